@@ -1,0 +1,16 @@
+"""A NeuronCore simulator for NKI 0.7 kernels, with the hardware's limits enforced.
+
+>>> import nki_sim
+>>> nki_sim.install()      # `import nki` finds the simulator from here on, unless a real nki is installed
+>>> run = nki_sim.run(kernel, a, b, target="trn2")
+>>> run.result, run.counts, run.memory
+"""
+
+from nki_sim.errors import NkiError, NkiValidationError, NkiWarning
+from nki_sim.hw import core
+from nki_sim.importer import install
+from nki_sim.kernel import Kernel, Run, jit, run, simulate
+
+__version__ = "0.1.0"
+
+__all__ = ["Kernel", "NkiError", "NkiValidationError", "NkiWarning", "Run", "core", "install", "jit", "run", "simulate"]

@@ -1,0 +1,1 @@
+"""The public names: what ``import nki`` resolves to."""

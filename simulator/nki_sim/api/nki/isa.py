@@ -1,0 +1,38 @@
+"""``nki.isa``: instructions, their enumerations and errors."""
+
+from nki_sim.errors import NkiValidationError
+from nki_sim.hints import module_getattr
+from nki_sim.isa import INSTRUCTIONS
+from nki_sim.isa import Instruction as NkiInstruction
+from nki_sim.isa.enums import (
+    dependency,
+    dge_mode,
+    dma_engine,
+    engine,
+    matmul_perf_mode,
+    nc_version,
+    oob_mode,
+    reduce_cmd,
+)
+from nki_sim.isa.queries import get_nc_sub_version, get_nc_version
+from nki_sim.tensor import NkiTensor
+
+globals().update(INSTRUCTIONS)
+
+__all__ = [
+    "NkiInstruction",
+    "NkiTensor",
+    "NkiValidationError",
+    "dependency",
+    "dge_mode",
+    "dma_engine",
+    "engine",
+    "get_nc_sub_version",
+    "get_nc_version",
+    "matmul_perf_mode",
+    "nc_version",
+    "oob_mode",
+    "reduce_cmd",
+]
+__all__ += INSTRUCTIONS
+__getattr__ = module_getattr("nki.isa", __all__)

@@ -1,0 +1,168 @@
+"""The machine in numbers: one frozen :class:`NeuronCore` per generation.
+
+Every value carries the documentation page it is from as a bracketed tag; :data:`PAGES` spells the tags out. Where the
+public documents have no number, the value is a cautious default and the field's name stands in ``unverified``, which
+reports show.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from enum import Enum
+
+DOCS = "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/"
+
+PAGES = {
+    "A2": DOCS + "nki/guides/architecture/trainium_inferentia2_arch.html",
+    "A3": DOCS + "nki/guides/architecture/trainium2_arch.html",
+    "A4": DOCS + "nki/guides/architecture/trainium3_arch.html",
+    "TILE": DOCS + "nki/api/nki.language.tile_size.html",
+    "ALLOC": DOCS + "nki/library/kernel-utils/allocator.html",
+    "MLP": "https://github.com/aws-neuron/nki-library (core/mlp/mlp_cte/mlp_cte_constants.py, tag 2.29)",
+    "DMA": DOCS + "nki/get-started/about/nki-dma-overview.html",
+    "LNC": DOCS + "nki/get-started/about/lnc.html",
+    "ISA": DOCS + "nki/api/nki.isa.html",
+}
+
+
+class nc_version(Enum):
+    """NeuronCore generation, as ``nki.isa.nc_version``. [ISA]"""
+
+    gen2 = 2
+    gen3 = 3
+    gen4 = 4
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """Engine clocks in GHz."""
+
+    tensor: float
+    vector: float
+    scalar: float
+    gpsimd: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeuronCore:
+    """One NeuronCore: memories in bytes, limits in elements, clocks in GHz."""
+
+    target: str
+    version: nc_version
+    name: str
+    sbuf_partition_bytes: int
+    """Raw SBUF bytes in each of the 128 partitions."""
+    sbuf_usable_bytes: int
+    """Bytes per partition that kernels may allocate (``nl.tile_size.sbuf_fmax_bytes``)."""
+    clocks: Clocks
+    lnc: tuple[int, ...]
+    """Logical NeuronCore degrees. [LNC]"""
+    pe_tile_sizes: tuple[int, ...]
+    """Row and column tile sizes of the tensor engine. [ISA]"""
+    hwdge: bool
+    """Whether descriptors can be generated in hardware. [A3]"""
+    dma_gb_s_per_engine: float
+    """Theoretical bandwidth of one DMA engine, in GB/s. [DMA]"""
+    unverified: frozenset[str] = frozenset()
+
+    partitions: int = 128  # [A2]
+    quadrant: int = 32  # [A2] partitions that one engine access may start at
+    psum_partition_bytes: int = 16 * 1024  # [A2] [A3] [A4]
+    psum_banks: int = 8  # [A2]
+    psum_bank_bytes: int = 2048  # [A2] [TILE]
+    psum_bank_fmax: int = 512  # [TILE] fp32 elements in one bank
+    gemm_stationary_fmax: int = 128  # [TILE]
+    gemm_moving_fmax: int = 512  # [TILE]
+    bn_stats_fmax: int = 512  # [TILE]
+    sbuf_min_align: int = 4  # [TILE] names the attribute, not the value
+    psum_min_align: int = 4  # [TILE] names the attribute, not the value
+    dma_engines: int = 16  # [DMA]
+    dma_queues: int = 16  # [DMA] per engine
+
+    @property
+    def gen(self) -> int:
+        """Generation number: 2, 3 or 4."""
+        return self.version.value
+
+    @property
+    def sbuf_size_bytes(self) -> int:
+        """SBUF bytes of all partitions together."""
+        return self.partitions * self.sbuf_partition_bytes
+
+    def __str__(self) -> str:
+        return f"{self.target} ({self.name})"
+
+
+TRN1 = NeuronCore(
+    target="trn1",
+    version=nc_version.gen2,
+    name="NeuronCore-v2",
+    sbuf_partition_bytes=192 * 1024,  # [A2] 24 MiB / 128
+    sbuf_usable_bytes=180_216,  # raw minus the reserve that [MLP] states for gen3
+    clocks=Clocks(tensor=2.8, vector=1.12, scalar=1.4, gpsimd=1.4),  # [A2]
+    lnc=(1,),
+    pe_tile_sizes=(64, 128),
+    hwdge=False,
+    dma_gb_s_per_engine=27.2,
+    unverified=frozenset({"sbuf_usable_bytes", "sbuf_min_align", "psum_min_align"}),
+)
+
+TRN2 = NeuronCore(
+    target="trn2",
+    version=nc_version.gen3,
+    name="NeuronCore-v3",
+    sbuf_partition_bytes=224 * 1024,  # [A3] 28 MiB / 128
+    sbuf_usable_bytes=212_984,  # [MLP] 229376 - 16384 (dynamic DMA scratch) - 8
+    clocks=Clocks(tensor=2.4, vector=0.96, scalar=1.2, gpsimd=1.2),  # [A3]
+    lnc=(1, 2),
+    pe_tile_sizes=(32, 64, 128),
+    hwdge=True,
+    dma_gb_s_per_engine=27.2,
+    unverified=frozenset({"sbuf_usable_bytes", "sbuf_min_align", "psum_min_align"}),
+)
+
+TRN3 = NeuronCore(
+    target="trn3",
+    version=nc_version.gen4,
+    name="NeuronCore-v4",
+    sbuf_partition_bytes=256 * 1024,  # [A4] 32 MiB / 128
+    sbuf_usable_bytes=245_752,  # raw minus the gen3 reserve; [ALLOC] prints an example without one
+    clocks=Clocks(tensor=2.4, vector=1.2, scalar=1.2, gpsimd=1.2),  # [A4]
+    lnc=(1, 2),
+    pe_tile_sizes=(32, 64, 128),
+    hwdge=True,
+    dma_gb_s_per_engine=38.4,
+    unverified=frozenset({"sbuf_usable_bytes", "sbuf_min_align", "psum_min_align"}),
+)
+
+CORES = (TRN1, TRN2, TRN3)
+
+ALIASES = {
+    "trn1": TRN1, "inf2": TRN1, "gen2": TRN1,
+    "trn2": TRN2, "gen3": TRN2,
+    "trn3": TRN3, "gen4": TRN3,
+}  # fmt: skip
+
+DEFAULT = TRN2
+"""The target when neither an argument nor the environment names one. (The vendor's simulator takes trn3 there.)"""
+
+TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
+
+
+def core(target: str | NeuronCore | None = None) -> NeuronCore:
+    """The NeuronCore that ``target`` names: trn1, inf2, gen2, trn2, gen3, trn3 or gen4.
+
+    ``None`` reads ``NEURON_PLATFORM_TARGET_OVERRIDE``, then falls back to trn2.
+
+    Raises:
+        ValueError: the name is none of these.
+    """
+    if isinstance(target, NeuronCore):
+        return target
+    asked = target or os.environ.get(TARGET_VARIABLE) or DEFAULT.target
+    found = ALIASES.get(asked.strip().lower())
+    if found is None:
+        where = "" if target else f" (from {TARGET_VARIABLE})"
+        raise ValueError(f"unknown target {asked!r}{where}; known targets are {', '.join(ALIASES)}")
+    return found

@@ -1,0 +1,99 @@
+"""What ``import nki`` finds: the simulator's API, unless a real ``nki`` is installed.
+
+The finder stands at the end of ``sys.meta_path``, so that an installed ``nki`` wins. The package ``nki`` 0.0.1 on PyPI is
+not one: it is a placeholder that only raises ImportError; where it is what Python would find, the finder stands first.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from pathlib import Path
+from types import ModuleType
+
+API = "nki_sim.api.nki"
+
+
+def ours(name: str) -> str:
+    """The simulator's module behind ``nki`` or ``nki.x``."""
+    return API + name[len("nki") :]
+
+
+class AliasLoader(Loader):
+    """Gives a module of :data:`API` under its public name."""
+
+    def __init__(self, target: str):
+        self.target = target
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        module = importlib.import_module(self.target)
+        self._own_spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._own_spec
+
+
+class NkiFinder(MetaPathFinder):
+    """Finds ``nki`` and its submodules in the simulator."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != "nki" and not fullname.startswith("nki."):
+            return None
+        if fullname != "nki" and not is_simulator(sys.modules.get("nki")):
+            return None  # a submodule that a real nki does not have is its own affair
+        if importlib.util.find_spec(ours(fullname)) is None:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, AliasLoader(ours(fullname)), is_package=fullname == "nki")
+
+
+def is_simulator(module: ModuleType | None) -> bool:
+    """Whether a module named ``nki`` is the simulator's."""
+    return module is not None and getattr(module, "__name__", "") == API
+
+
+def installed() -> NkiFinder | None:
+    """The finder, if it is installed."""
+    return next((f for f in sys.meta_path if isinstance(f, NkiFinder)), None)
+
+
+def is_placeholder(spec: importlib.machinery.ModuleSpec) -> bool:
+    """Whether a spec for ``nki`` is the PyPI placeholder: a package that holds no ``isa``."""
+    where = [Path(p) for p in spec.submodule_search_locations or ()]
+    return bool(where) and not any(p.is_dir() and any(p.glob("isa*")) for p in where)
+
+
+def install() -> bool:
+    """Let ``import nki`` find the simulator where no real ``nki`` is installed.
+
+    Returns:
+        True when ``import nki`` gives the simulator's API afterwards.
+    """
+    if "nki" in sys.modules:
+        return is_simulator(sys.modules["nki"])
+    finder = installed()
+    if finder is not None:
+        sys.meta_path.remove(finder)
+    real = importlib.util.find_spec("nki")
+    finder = finder or NkiFinder()
+    if real is not None and is_placeholder(real):
+        sys.meta_path.insert(0, finder)
+        return True
+    sys.meta_path.append(finder)
+    return real is None
+
+
+def uninstall() -> None:
+    """Take the finder away, and the simulator's modules out of ``sys.modules`` under the name ``nki``."""
+    finder = installed()
+    if finder is not None:
+        sys.meta_path.remove(finder)
+    for name in [n for n in sys.modules if n == "nki" or n.startswith("nki.")]:
+        if getattr(sys.modules[name], "__name__", "").startswith(API):
+            del sys.modules[name]

@@ -1,0 +1,47 @@
+"""Checks of operators and other parameters that several instructions share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nki_sim.errors import Broken
+from nki_sim.hw import NeuronCore
+from nki_sim.isa.enums import reduce_cmd
+from nki_sim.ops import Operator
+
+if TYPE_CHECKING:
+    from nki_sim.isa.base import Instruction
+
+
+def operator_gen(core: NeuronCore, op: Operator, operand: str = "op") -> Broken | None:
+    """The operator exists on this generation's ALU."""
+    if core.gen not in op.gens:
+        return Broken(f"op nl.{op.name} exists on trn3 only", operand, fix="choose another operator or target trn3")
+    return None
+
+
+def bitvec_integers(ins: Instruction, op: Operator | None, *names: str) -> Broken | None:
+    """Bit operators work on integer tiles."""
+    if op is not None and op.is_bitvec:
+        for name, tile in ins._named(*names):
+            if not tile.info.is_integer:
+                return Broken(f"{name} is {tile.dtype} with bitwise op nl.{op.name}", name)
+    return None
+
+
+def arithmetic(op: Operator | None, operand: str) -> Broken | None:
+    """The operator is an arithmetic one of the ALU."""
+    if op is not None and not op.is_arithmetic:
+        return Broken(f"{operand} nl.{op.name} is not an arithmetic operator", operand)
+    return None
+
+
+def one_of_commands(command: object, *allowed: reduce_cmd) -> Broken | None:
+    """The accumulator command is an enum member this instruction has."""
+    names = ", ".join(c.name for c in allowed)
+    if not isinstance(command, reduce_cmd):
+        fix = f"write nisa.reduce_cmd.<{names}>"
+        return Broken(f"reduce_cmd is {command!r}", "reduce_cmd", fix=fix, error=TypeError)
+    if command not in allowed:
+        return Broken(f"reduce_cmd {command.name} is none of {names}", "reduce_cmd")
+    return None

@@ -1,0 +1,65 @@
+"""``nki.isa.memset``: fill a tile with a constant."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+from nki_sim.dtypes import Array
+from nki_sim.errors import Broken, isa_page, rule
+from nki_sim.hw import NeuronCore
+from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, immediate, instruction, write
+from nki_sim.isa.enums import engine as Engine  # noqa: N812
+from nki_sim.tensor import NkiTensor
+
+_PAGE = isa_page("memset")
+
+
+@instruction
+class memset(ComputeInstruction):
+    """``dst[...] = value``.
+
+    Args:
+        dst: SBUF or PSUM.
+        value: a compile-time constant of the dtype's kind: an int for integer tiles, an int or float for float tiles;
+            only 0 for packed (x4) tiles.
+        engine: vector, gpsimd (SBUF only) or unknown (vector).
+    """
+
+    dst: NkiTensor = write(ON_CHIP)
+    value: float = immediate()
+    engine: Engine = Engine.unknown
+    name: str | None = None
+
+    def resolve_engine(self, core: NeuronCore) -> Engine:
+        return Engine.vector if self.engine is Engine.unknown else self.engine
+
+    @rule("memset.engines", "engine is vector, gpsimd or unknown", page=_PAGE)
+    def engines(self, core: NeuronCore) -> Broken | None:
+        return self.one_of_engines(Engine.vector, Engine.gpsimd)
+
+    @rule("memset.const", "value is a compile-time number", page=_PAGE,
+          fix="copy a tile with nisa.tensor_copy instead")  # fmt: skip
+    def constant(self, core: NeuronCore) -> Broken | None:
+        if isinstance(self.value, NkiTensor) or not isinstance(self.value, numbers.Number):
+            return Broken(f"value is {type(self.value).__name__}", "value", error=TypeError)
+        return None
+
+    @rule("memset.type_match", "the type of value matches dst: an integer for integer tiles", page=_PAGE,
+          fix="write the integer without a point, for example value=2")  # fmt: skip
+    def type_match(self, core: NeuronCore) -> Broken | None:
+        if self.dst.info.is_integer and not isinstance(self.value, numbers.Integral):
+            return Broken(f"dst is {self.dst.dtype}, value is float {self.value}", "value")
+        return None
+
+    @rule("memset.x4_zero", "a packed (x4) tile can only be set to 0", page=_PAGE)
+    def packed(self, core: NeuronCore) -> Broken | None:
+        if self.dst.info.kind == "packed" and self.value != 0:
+            return Broken(f"value {self.value} for {self.dst.dtype}", "value")
+        return None
+
+    def body(self, core: NeuronCore) -> Body:
+        def fill(dst: Array, value: Any) -> None:
+            dst[...] = value
+
+        return fill

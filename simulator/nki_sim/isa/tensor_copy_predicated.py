@@ -1,0 +1,77 @@
+"""``nki.isa.tensor_copy_predicated``: copy where a predicate holds, keep the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nki_sim.dtypes import Array
+from nki_sim.errors import Broken, isa_page, rule
+from nki_sim.hw import NeuronCore
+from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, instruction, read, scalar_or_tile, update
+from nki_sim.tensor import NkiTensor
+
+_PAGE = isa_page("tensor_copy_predicated")
+
+
+@instruction
+class tensor_copy_predicated(ComputeInstruction):
+    """``dst = src where predicate, else dst`` on the Vector Engine.
+
+    Args:
+        dst: SBUF or PSUM; elements whose predicate is false keep their value.
+        src: a tile of dst's dtype, or a compile-time scalar; not in PSUM together with predicate.
+        predicate: uint8, uint16 or uint32 tile; non-zero is true.
+        reverse_pred: swap the meaning of predicate.
+    """
+
+    writes_all = False
+
+    dst: NkiTensor = update(ON_CHIP)
+    src: float | NkiTensor = scalar_or_tile(ON_CHIP)
+    predicate: NkiTensor = read(ON_CHIP)
+    reverse_pred: bool = False
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        storage = self.dst.storage
+        if storage.state:
+            chosen = self.predicate.array.reshape(self.dst.shape).astype(bool) != self.reverse_pred
+            mask = storage.mask_of(self.dst.offset, self.dst.shape, self.dst.strides, self.dst.info.itemsize)
+            mask[chosen] = False
+            storage.settle()
+
+    @rule("tcp.shape", "src (if a tile), dst and predicate have equal partition sizes and elements per partition; "
+          "ranks may differ", page=_PAGE)  # fmt: skip
+    def shape(self, core: NeuronCore) -> Broken | None:
+        return self.alike("dst", "src", "predicate")
+
+    @rule("tcp.not_both_psum", "src and predicate are not both in PSUM", page=_PAGE,
+          why="the engine has one read port to PSUM")  # fmt: skip
+    def psum(self, core: NeuronCore) -> Broken | None:
+        return self.not_both_psum("src", "predicate")
+
+    @rule("tcp.predicate_dtype", "predicate is uint8, uint16 or uint32", page=_PAGE,
+          fix="compare into a uint8 tile, or reinterpret with .view(nl.uint32)")  # fmt: skip
+    def predicate_dtype(self, core: NeuronCore) -> Broken | None:
+        if self.predicate.dtype not in ("uint8", "uint16", "uint32"):
+            return Broken(f"predicate is {self.predicate.dtype}", "predicate")
+        return None
+
+    @rule("tcp.src_dst_dtype", "src and dst share one dtype", page=_PAGE)
+    def same_dtype(self, core: NeuronCore) -> Broken | None:
+        if isinstance(self.src, NkiTensor) and self.src.dtype != self.dst.dtype:
+            return Broken(f"src is {self.src.dtype}, dst is {self.dst.dtype}", "src")
+        return None
+
+    def body(self, core: NeuronCore) -> Body:
+        shape, reverse, tile = self.dst.shape, self.reverse_pred, isinstance(self.src, NkiTensor)
+
+        def copy(dst: Array, src: Any, predicate: Array) -> None:
+            chosen = predicate.reshape(shape).astype(bool) != reverse
+            values = src.reshape(shape) if tile else np.asarray(src).astype(dst.dtype)
+            np.copyto(dst, values, where=chosen)
+
+        return copy

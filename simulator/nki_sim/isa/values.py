@@ -1,0 +1,98 @@
+"""How bodies read and write operands: float32 in, one rounding out, shapes matched once per plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nki_sim.dtypes import Array, float_to_int, round_tfloat32
+from nki_sim.ops import Operator
+from nki_sim.tensor import NkiTensor
+
+Load = Callable[[Any], Any]
+Store = Callable[[Array, Array], None]
+
+F32 = np.dtype(np.float32)
+
+
+def is_plain_f32(*tiles: Any) -> bool:
+    """Whether all are float32 in memory and need no rounding: the body may compute straight into them."""
+    return all(isinstance(t, NkiTensor) and t.stored_dtype == F32 and t.info.name != "tfloat32" for t in tiles)
+
+
+def loader(tile: NkiTensor, shape: tuple[int, ...] | None = None) -> Load:
+    """A function that gives the operand as float32, in ``shape`` when the ranks differ."""
+    reshape = shape is not None and shape != tile.shape
+    if tile.stored_dtype == F32:
+        return (lambda a: a.reshape(shape)) if reshape else (lambda a: a)
+    if reshape:
+        return lambda a: a.astype(F32).reshape(shape)
+    return lambda a: a.astype(F32)
+
+
+def integer_loader(tile: NkiTensor, shape: tuple[int, ...] | None = None) -> Load:
+    """A function that gives the operand as int64, exactly."""
+    if shape is not None and shape != tile.shape:
+        return lambda a: a.astype(np.int64).reshape(shape)
+    return lambda a: a.astype(np.int64)
+
+
+def bits_loader(tile: NkiTensor, shape: tuple[int, ...]) -> Load:
+    """A function that gives the operand as it is."""
+    return (lambda a: a.reshape(shape)) if shape != tile.shape else (lambda a: a)
+
+
+def column_loader(operand: Any, ndim: int) -> Load:
+    """A scalar as a float32, a (P, 1) tile as float32 that broadcasts over ``ndim`` dimensions."""
+    if not isinstance(operand, NkiTensor):
+        return lambda value: np.float32(0.0 if value is None else value)
+    shape = (operand.shape[0],) + (1,) * (ndim - 1)
+    return loader(operand, shape)
+
+
+def storer(tile: NkiTensor) -> Store:
+    """A function that rounds float32 results once into the operand; results may have any shape of equal size."""
+    info, shape = tile.info, tile.shape
+    if tile.stored_dtype == F32 and info.name == "tfloat32":
+
+        def store_tf32(dst: Array, values: Array) -> None:
+            dst[...] = round_tfloat32(np.broadcast_to(values, shape) if values.size != dst.size else values).reshape(shape)
+
+        return store_tf32
+    if info.is_integer:
+
+        def store_int(dst: Array, values: Array) -> None:
+            dst[...] = float_to_int(np.asarray(values, dtype=F32), info).reshape(values.shape)
+
+        return store_int
+
+    def store(dst: Array, values: Array) -> None:
+        dst[...] = values
+
+    return store
+
+
+def sum_in_order(values: Array) -> Array:
+    """Sum over the last axis one element after the other, in float32: the order of the Vector and Scalar Engines.
+
+    A grading repository's published device values equal this bit for bit, and differ from NumPy's pairwise sum.
+    """
+    if values.shape[0] == 1 or values.shape[-1] < 8:  # (F, 1) would be summed pairwise
+        return np.add.accumulate(values, axis=-1, dtype=F32)[..., -1]
+    return np.add.reduce(np.ascontiguousarray(values.T), axis=0, dtype=F32)
+
+
+def reduce_rows(op: Operator, values: Array) -> Array:
+    """Reduce the last axis of (rows, n) float32 values with ``op``, one element after the other, to (rows,)."""
+    ufunc = op.ufunc
+    if ufunc is None:
+        raise ValueError(f"nl.{op.name} is no reduction")
+    if ufunc is np.add:
+        return sum_in_order(values)
+    if ufunc in (np.maximum, np.minimum):
+        return np.asarray(ufunc.reduce(values, axis=-1))
+    if values.shape[0] == 1:
+        return np.asarray(ufunc.reduce(list(values.T), axis=0), dtype=F32)
+    return np.asarray(ufunc.reduce(np.ascontiguousarray(values.T), axis=0), dtype=F32)

@@ -1,0 +1,379 @@
+"""``nki.jit``, ``Kernel``, ``nki.simulate``: arguments in, one run, outputs out.
+
+A run either ends well and gives its outputs (and writes the inputs that the kernel wrote), or raises and leaves the
+caller's arrays as they were.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nki_sim import context
+from nki_sim.arrays import Incoming, Restore, incoming, is_array, outgoing
+from nki_sim.dtypes import Array, UnknownDType
+from nki_sim.errors import Broken, Diagnosis, NkiError, NkiTypeError, NkiValidationError, Rule, page, violation
+from nki_sim.hw import NeuronCore, core
+from nki_sim.machine import Machine
+from nki_sim.memory import NONE, MemoryRegion
+from nki_sim.placement import MemoryMap, place
+from nki_sim.program import Program
+from nki_sim.source import TRACE_ROOTS, Site
+from nki_sim.tensor import NkiTensor
+
+_JIT = page("api/generated/nki.jit.html")
+_GUIDE = page("get-started/nki-language-guide.html")
+
+OUTPUT_BUFFER = Rule(
+    "kernel.output_shared_hbm",
+    "a kernel returns tensors allocated with buffer=nl.shared_hbm",
+    why="only shared HBM is visible outside the kernel's instance",
+    fix="out = nl.ndarray(shape, dtype=…, buffer=nl.shared_hbm); nisa.dma_copy(dst=out, src=<sbuf tile>); return out",
+    page=_JIT,
+)
+OUTPUT_KIND = Rule(
+    "kernel.output_kind",
+    "a kernel returns a tensor, or a tuple or list of tensors, or nothing",
+    fix="return the shared_hbm tensors; values that Python computed do not leave a kernel",
+    page=_JIT,
+)
+OUTPUT_WRITTEN = Rule(
+    "kernel.output_written",
+    "every element of an output is written",
+    why="what was not written holds whatever was there before",
+    fix="check the loop bounds: a loop of n // tile runs zero times when n < tile, and drops the remainder otherwise",
+    page=_GUIDE,
+    enforce="warn",
+)
+NO_EFFECT = Rule(
+    "kernel.no_effect",
+    "a kernel returns a tensor or writes one of its inputs",
+    fix="return the output tensor",
+    page=_GUIDE,
+    enforce="warn",
+)
+NO_ARGUMENTS = Rule("kernel.no_args_error", "a kernel is called with its arguments", page=_JIT)
+ARGUMENTS = Rule("kernel.arguments", "the call fits the kernel's signature", page=_JIT)
+ARGUMENT_DTYPE = Rule("dtype.supported_list", "an argument's dtype is an NKI data type", page=page("api/nki.api.shared.html"))
+ARGUMENT_SHAPE = Rule(
+    "tensor.shape_positive",
+    "tensor arguments have at least one dimension, and no dimension of size 0",
+    fix="skip the empty case before the call; pass a scalar as a Python number or as an array of shape (1,)",
+    page=_JIT,
+)
+LNC_VALUES = Rule(
+    "kernel.lnc_values",
+    "kernel[n] takes one integer, the number of logical cores: 1, or 2 on trn2 and trn3",
+    fix="kernel(…) runs on one core",
+    page=_JIT,
+)
+LNC_ONE = Rule(
+    "simulator.lnc",
+    "this simulator runs one logical core",
+    fix="call kernel(…) or kernel[1](…)",
+)
+REMOVED_OPTION = Rule(
+    "kernel.platform_target_removed",
+    "nki.jit takes compile_config and specialization_config; platform_target and mode are gone",
+    fix="set NEURON_PLATFORM_TARGET_OVERRIDE, or --target on the %%nki line; nki.simulate(kernel)(…) simulates",
+    page=_JIT,
+)
+
+
+@dataclass
+class Run:
+    """One finished run of a kernel.
+
+    Attributes:
+        name: the kernel's name.
+        core: the NeuronCore.
+        lnc: logical cores.
+        result: what the kernel returned, as arrays of the caller's kind (a tuple where it returned several).
+        program: every instruction.
+        memory: where the tiles lay.
+        findings: what was let through but may be wrong on hardware.
+        seconds: how long it took here; says nothing about the device.
+    """
+
+    name: str
+    core: NeuronCore
+    lnc: int
+    result: Any
+    program: Program
+    memory: MemoryMap
+    findings: list[Diagnosis] = field(default_factory=list)
+    seconds: float = 0.0
+    precise: bool = True
+
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        """The outputs as a tuple, also when there is one or none."""
+        if self.result is None:
+            return ()
+        return tuple(self.result) if isinstance(self.result, (tuple, list)) else (self.result,)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Instructions by name, most frequent first."""
+        return self.program.counts()
+
+
+def precise_from_environment() -> bool:
+    """``NKI_PRECISE_FP``: 1 (default) stores low precision as it is, 0 as float32."""
+    return os.environ.get("NKI_PRECISE_FP", "1") != "0"
+
+
+def run(
+    kernel: Kernel | Callable[..., Any],
+    /,
+    *args: Any,
+    target: str | NeuronCore | None = None,
+    strict: bool = False,
+    precise: bool | None = None,
+    **kwargs: Any,
+) -> Run:
+    """Run a kernel on the simulator and keep everything it did.
+
+    Args:
+        kernel: a ``nki.jit`` kernel or a plain function.
+        args, kwargs: the kernel's arguments: arrays become tensors in HBM, other values are compile-time constants.
+        target: trn1, trn2 or trn3; default from the environment, then trn2.
+        strict: findings are errors.
+        precise: ``False`` stores low-precision floats as float32.
+
+    Raises:
+        NkiValidationError: the kernel breaks a limit.
+    """
+    made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+    return made._execute(args, kwargs, core(target), strict, precise_from_environment() if precise is None else precise)
+
+
+class Kernel:
+    """A function made a kernel by ``nki.jit``; calling it runs it on the simulator.
+
+    ``kernel[n]`` asks for n logical cores. Inside another kernel, a call is inlined.
+    """
+
+    def __init__(self, function: Callable[..., Any], lnc: int | None = None):
+        self.function = function
+        self.lnc = lnc
+        functools.update_wrapper(self, function)
+
+    @property
+    def name(self) -> str:
+        return getattr(self.function, "__name__", "kernel")
+
+    def __repr__(self) -> str:
+        suffix = "" if self.lnc is None else f"[{self.lnc}]"
+        return f"<nki kernel {self.name}{suffix}{inspect.signature(self.function)}>"
+
+    def __getitem__(self, lnc: Any) -> Kernel:
+        """The kernel on ``lnc`` logical cores."""
+        degree = lnc[0] if isinstance(lnc, tuple) and len(lnc) == 1 else lnc
+        machine = core()
+        bad = isinstance(degree, bool) or not isinstance(degree, (int, np.integer)) or int(degree) not in machine.lnc
+        if bad:
+            raise NkiValidationError(_diagnosis(LNC_VALUES, f"kernel[{lnc!r}] on {machine.target}", machine, self.name))
+        if int(degree) != 1:
+            raise NkiValidationError(_diagnosis(LNC_ONE, f"kernel[{degree}]", machine, self.name))
+        return Kernel(self.function, int(degree))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if context.machine_or_none() is not None:
+            return self.function(*args, **kwargs)
+        return run(self, *args, **kwargs).result
+
+    def _execute(
+        self, args: Sequence[Any], kwargs: dict[str, Any], hw: NeuronCore, strict: bool, precise: bool
+    ) -> Run:
+        machine = Machine(hw, strict=strict, precise=precise)
+        bound = self._bind(args, kwargs, hw)
+        arrays: list[tuple[NkiTensor, Incoming]] = []
+        self._take_in(bound, machine, arrays)
+        began = time.perf_counter()
+        with context.running(machine), np.errstate(all="ignore"):
+            returned = _trace(self.function, bound)
+            outputs = self._outputs(returned, machine)
+            memory, findings = place(machine.memory.allocations, hw, len(machine.program))
+            for finding in findings:
+                machine.found(finding)
+            self._check_effect(outputs, arrays, machine)
+        seconds = time.perf_counter() - began
+        restore = arrays[0][1].restore if arrays else (lambda a: a)
+        result = _give_out(returned, restore)
+        for tensor, given in arrays:
+            host = tensor.storage.host
+            if host is not None and host.written:
+                given.write_back(tensor.array)
+        return Run(self.name, hw, self.lnc or 1, result, machine.program, memory, machine.report.findings, seconds, precise)
+
+    # -- arguments ---------------------------------------------------------------------------------------------------
+
+    def _bind(self, args: Sequence[Any], kwargs: dict[str, Any], hw: NeuronCore) -> inspect.BoundArguments:
+        signature = inspect.signature(self.function)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            rule = ARGUMENTS if args or kwargs else NO_ARGUMENTS
+            fix = f"the signature is {self.name}{signature}"
+            raise NkiTypeError(_diagnosis(rule, str(error), hw, self.name, fix)) from None
+        bound.apply_defaults()
+        return bound
+
+    def _take_in(
+        self, bound: inspect.BoundArguments, machine: Machine, arrays: list[tuple[NkiTensor, Incoming]]
+    ) -> None:
+        seen: dict[int, NkiTensor] = {}
+
+        def convert(name: str, value: Any) -> Any:
+            if isinstance(value, (tuple, list)):
+                return type(value)(convert(f"{name}[{i}]", v) for i, v in enumerate(value)) if any(
+                    is_array(v) for v in value) else value  # fmt: skip
+            if isinstance(value, dict) and any(is_array(v) for v in value.values()):
+                return {k: convert(f"{name}[{k!r}]", v) for k, v in value.items()}
+            if not is_array(value):
+                return value
+            if id(value) not in seen:
+                seen[id(value)] = self._tensor(name, value, machine, arrays)
+            return seen[id(value)]
+
+        for name, value in bound.arguments.items():
+            kind = bound.signature.parameters[name].kind
+            if kind is inspect.Parameter.VAR_KEYWORD:
+                bound.arguments[name] = {k: convert(k, v) for k, v in value.items()}
+            else:
+                bound.arguments[name] = convert(name, value)
+
+    def _tensor(
+        self, name: str, value: Any, machine: Machine, arrays: list[tuple[NkiTensor, Incoming]]
+    ) -> NkiTensor:
+        hw = machine.core
+        try:
+            given = incoming(value)
+        except UnknownDType as error:
+            raise NkiTypeError(_diagnosis(ARGUMENT_DTYPE, f"argument {name}: {error}", hw, self.name)) from None
+        shape = given.array.shape
+        if not shape or 0 in shape:
+            raise NkiValidationError(_diagnosis(ARGUMENT_SHAPE, f"argument {name} has shape {shape}", hw, self.name))
+        storage = machine.memory.adopt(given.array, given.dtype, name, given.writable)
+        tensor = NkiTensor.fresh(storage, machine.memory)
+        arrays.append((tensor, given))
+        return tensor
+
+    # -- results -----------------------------------------------------------------------------------------------------
+
+    def _outputs(self, returned: Any, machine: Machine) -> list[NkiTensor]:
+        site = Site(self.function.__code__, 0) if hasattr(self.function, "__code__") else None
+        sites = (site,) if site else ()
+        found: list[NkiTensor] = []
+
+        def visit(value: Any) -> None:
+            if isinstance(value, (tuple, list)):
+                for item in value:
+                    visit(item)
+            elif isinstance(value, dict):
+                for item in value.values():
+                    visit(item)
+            elif isinstance(value, NkiTensor):
+                if value.buffer is not MemoryRegion.shared_hbm:
+                    what = f"returns {value.storage.allocation.label} ({value.words()})"
+                    diagnosis = violation(OUTPUT_BUFFER, Broken(what), target=machine.core.target, sites=sites,
+                                          instruction=self.name)  # fmt: skip
+                    raise NkiValidationError(diagnosis)
+                if value.storage.allocation.role != "input":
+                    value.storage.allocation.role = "output"
+                found.append(value)
+            elif value is not None:
+                what = f"returns a {type(value).__name__}"
+                diagnosis = violation(OUTPUT_KIND, Broken(what), target=machine.core.target, sites=sites,
+                                      instruction=self.name)  # fmt: skip
+                raise NkiTypeError(diagnosis)
+
+        visit(returned)
+        return found
+
+    def _check_effect(
+        self, outputs: list[NkiTensor], arrays: list[tuple[NkiTensor, Incoming]], machine: Machine
+    ) -> None:
+        wrote_input = any(t.storage.host is not None and t.storage.host.written for t, _ in arrays)
+        if not outputs and not wrote_input:
+            self._found(machine, NO_EFFECT, "returns nothing and writes none of its inputs", ())
+        for tensor in outputs:
+            storage = tensor.storage
+            missing = storage.unwritten()
+            if missing:
+                if storage.state == NONE:
+                    storage.poison()
+                label, site = storage.allocation.label, storage.allocation.site
+                what = f"{storage.count - missing} of {storage.count} elements of output {label} written"
+                self._found(machine, OUTPUT_WRITTEN, what, (site,) if site else ())
+
+    def _found(self, machine: Machine, rule: Rule, what: str, sites: tuple[Site, ...]) -> None:
+        machine.found(violation(rule, Broken(what), target=machine.core.target, instruction=self.name, sites=sites))
+
+
+def _trace(function: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
+    return function(*bound.args, **bound.kwargs)
+
+
+TRACE_ROOTS.add(_trace.__code__)
+
+
+def _diagnosis(rule: Rule, what: str, hw: NeuronCore, subject: str, fix: str = "") -> Diagnosis:
+    return violation(rule, Broken(what, fix=fix), target=hw.target, instruction=subject, sites=())
+
+
+def _give_out(returned: Any, restore: Restore) -> Any:
+    if isinstance(returned, NkiTensor):
+        values: Array = np.ascontiguousarray(returned.array)
+        if returned.storage.allocation.role == "input":
+            values = values.copy()  # the caller's own array must not come back as a result
+        wide = returned.memory.stored(returned.info) is not returned.info
+        return restore(values if wide else outgoing(values, returned.info))
+    if isinstance(returned, (tuple, list)):
+        return type(returned)(_give_out(item, restore) for item in returned)
+    if isinstance(returned, dict):
+        return {key: _give_out(item, restore) for key, item in returned.items()}
+    return None
+
+
+def jit(
+    fn: Callable[..., Any] | None = None,
+    *,
+    compile_config: Any = None,
+    specialization_config: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """Make a function a kernel; also as ``@nki.jit(compile_config=…)``.
+
+    Raises:
+        NkiTypeError: options that NKI removed (``platform_target``, ``mode``) or never had.
+    """
+    if kwargs:
+        names = ", ".join(kwargs)
+        raise NkiTypeError(_diagnosis(REMOVED_OPTION, f"unexpected option {names}", core(), "nki.jit"))
+    del compile_config, specialization_config  # scheduling and allocation choices of the compiler
+    if fn is None:
+        return jit
+    return fn if isinstance(fn, Kernel) else Kernel(fn)
+
+
+def simulate(kernel: Kernel | Callable[..., Any]) -> Callable[..., Any]:
+    """A callable that runs the kernel on the simulator and returns its outputs as arrays of the arguments' kind."""
+    made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+
+    @functools.wraps(made.function)
+    def simulated(*args: Any, **kwargs: Any) -> Any:
+        return run(made, *args, **kwargs).result
+
+    return simulated
+
+
+__all__ = ["Kernel", "NkiError", "Run", "jit", "run", "simulate"]

@@ -1,0 +1,195 @@
+"""``NKIObject`` and other small things of ``nki.language`` that are no operation."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from nki_sim import context
+from nki_sim.errors import NkiTypeError, NkiValidationError, Rule, fail, page
+from nki_sim.memory import MemoryRegion
+from nki_sim.tensor import DynamicSlice, NkiTensor
+
+_PRINT = page("api/generated/nki.language.device_print.html")
+PRINT_BUFFER = Rule(
+    "device_print.buffers",
+    "device_print takes a tensor in SBUF or HBM and a constant string",
+    fix="nisa.tensor_copy it to SBUF first",
+    page=_PRINT,
+)
+
+
+class NKIObject:
+    """Base of kernel dataclasses and configuration objects: keyword arguments become attributes."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        for name, value in kwargs.items():
+            setattr(self, name, value)
+
+
+def ds(start: Any, size: int) -> DynamicSlice:
+    """``size`` elements from ``start``, as an index."""
+    return DynamicSlice(start, size)
+
+
+def device_print(print_prefix: str, tensor: NkiTensor) -> None:
+    """Print a prefix and a tensor's values now.
+
+    Raises:
+        NkiValidationError: the tensor is in PSUM, or the prefix is no string.
+    """
+    machine = context.machine()
+    subject = "nl.device_print"
+    if not isinstance(print_prefix, str) or not isinstance(tensor, NkiTensor):
+        what = f"prefix {type(print_prefix).__name__}, tensor {type(tensor).__name__}"
+        raise fail(PRINT_BUFFER, what, target=machine.core.target, subject=subject, error=NkiTypeError)
+    if tensor.buffer is MemoryRegion.psum:
+        raise fail(PRINT_BUFFER, "tensor is in PSUM", target=machine.core.target, subject=subject, operand="tensor",
+                   error=NkiValidationError)  # fmt: skip
+    print(print_prefix, tensor)
+
+
+def _deprecated_range(name: str) -> Any:
+    def iterate(start: int, stop: int | None = None, step: int = 1) -> range:
+        message = f"nl.{name} is deprecated: it is Python's range, which reads better"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return range(start) if stop is None else range(start, stop, step)
+
+    iterate.__name__ = iterate.__qualname__ = name
+    iterate.__doc__ = f"Deprecated alias of ``range``: ``{name}(start, stop=None, step=1)``, fully unrolled."
+    return iterate
+
+
+affine_range = _deprecated_range("affine_range")
+sequential_range = _deprecated_range("sequential_range")
+static_range = _deprecated_range("static_range")
+
+
+@contextmanager
+def no_reorder() -> Iterator[None]:
+    """Keep program order inside the block. The simulator runs in program order anyway."""
+    context.machine()
+    yield
+
+
+def program_id(axis: int = 0) -> int:
+    """Index of this core in the launch grid: 0."""
+    context.machine()
+    return 0
+
+
+def num_programs(axes: Any = 0) -> int:
+    """Number of cores in the launch grid: 1."""
+    context.machine()
+    return 1
+
+
+def program_ndim() -> int:
+    """Dimensions of the launch grid: 0, there is no grid on one core."""
+    context.machine()
+    return 0
+
+
+def is_hbm(buffer: MemoryRegion) -> bool:
+    """Whether the buffer is any kind of HBM."""
+    return buffer in (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
+
+
+def is_on_chip(buffer: MemoryRegion) -> bool:
+    """Whether the buffer is SBUF or PSUM."""
+    return buffer.on_chip
+
+
+def is_sbuf(buffer: MemoryRegion) -> bool:
+    """Whether the buffer is SBUF."""
+    return buffer is MemoryRegion.sbuf
+
+
+def is_psum(buffer: MemoryRegion) -> bool:
+    """Whether the buffer is PSUM."""
+    return buffer is MemoryRegion.psum
+
+
+class TileSize:
+    """Hardware tile sizes of the current target: elements, or bytes where the name says so."""
+
+    @property
+    def pmax(self) -> int:
+        """Partitions."""
+        return context.core().partitions
+
+    @property
+    def psum_fmax(self) -> int:
+        """Deprecated: use :attr:`psum_bank_fmax`."""
+        return self.psum_bank_fmax
+
+    @property
+    def psum_bank_fmax(self) -> int:
+        """fp32 elements of one PSUM bank per partition."""
+        return context.core().psum_bank_fmax
+
+    @property
+    def psum_bank_fmax_bytes(self) -> int:
+        """Bytes of one PSUM bank per partition."""
+        return context.core().psum_bank_bytes
+
+    @property
+    def psum_num_banks(self) -> int:
+        """Usable PSUM banks."""
+        return context.core().psum_banks
+
+    @property
+    def gemm_stationary_fmax(self) -> int:
+        """Largest free size of a matmul's stationary operand."""
+        return context.core().gemm_stationary_fmax
+
+    @property
+    def gemm_moving_fmax(self) -> int:
+        """Largest free size of a matmul's moving operand (one bank)."""
+        return context.core().gemm_moving_fmax
+
+    @property
+    def bn_stats_fmax(self) -> int:
+        """Largest free size of ``bn_stats``."""
+        return context.core().bn_stats_fmax
+
+    @property
+    def psum_min_align(self) -> int:
+        """Byte alignment of PSUM addresses (value undocumented)."""
+        return context.core().psum_min_align
+
+    @property
+    def sbuf_min_align(self) -> int:
+        """Byte alignment of SBUF addresses (value undocumented)."""
+        return context.core().sbuf_min_align
+
+    @property
+    def sbuf_size_bytes(self) -> int:
+        """SBUF bytes of all partitions."""
+        return context.core().sbuf_size_bytes
+
+    @property
+    def sbuf_fmax_bytes(self) -> int:
+        """Usable SBUF bytes per partition."""
+        return context.core().sbuf_usable_bytes
+
+    @property
+    def sbuf_fmax(self) -> int:
+        """Usable fp32 elements per SBUF partition."""
+        return context.core().sbuf_usable_bytes // 4
+
+    @property
+    def total_available_sbuf_size(self) -> int:
+        """Deprecated: use :attr:`sbuf_fmax_bytes`."""
+        return self.sbuf_fmax_bytes
+
+
+tile_size = TileSize()
+
+
+__all__ = [
+    "NKIObject", "affine_range", "device_print", "ds", "is_hbm", "is_on_chip", "is_psum", "is_sbuf",
+    "no_reorder", "num_programs", "program_id", "program_ndim", "sequential_range", "static_range", "tile_size",
+]  # fmt: skip

@@ -1,0 +1,368 @@
+"""The machine: issue an instruction = check it, run it, record it.
+
+One machine runs one kernel once on one NeuronCore. Which one is current is a context (:mod:`nki_sim.context`).
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from nki_sim.dtypes import DType
+from nki_sim.errors import Broken, Diagnosis, NkiError, NkiTypeError, NkiValidationError, NkiWarning, Report, Rule
+from nki_sim.errors import page, violation
+from nki_sim.hw import NeuronCore
+from nki_sim.isa.base import ComputeInstruction, Instruction, OperandSpec, free, partitions
+from nki_sim.isa.enums import dependency
+from nki_sim.memory import FULL, NONE, Memory, MemoryRegion, Storage
+from nki_sim.program import ABSENT, SCALAR, Plan, Program, Slot
+from nki_sim.psum import Accumulation, State
+from nki_sim.source import Site, call_chain, call_site
+from nki_sim.tensor import NkiTensor, OutOfRange
+
+NEVER_WRITTEN = Rule(
+    "ndarray.uninitialised",
+    "a tensor is written before it is read",
+    why="new tensors hold whatever was there before; the simulator reads NaN for floats and 4 for integers",
+    fix="write all of it first: nisa.dma_copy, nisa.memset, or the instruction whose result it should be",
+    page=page("api/generated/nki.language.ndarray.html"),
+    enforce="ub",
+)
+CLOBBERED = Rule(
+    "memory.overlap",
+    "tensors with explicit addresses that share bytes are not alive at the same time",
+    why="address= names real bytes; a second tensor there overwrites the first",
+    fix="move one of them, or read the first before the second is written",
+    page=page("api/generated/nki.language.ndarray.html"),
+    enforce="ub",
+)
+OUT_OF_RANGE = Rule(
+    "dma_copy.oob_error_default",
+    "a runtime index lies inside the tensor it indexes",
+    why="the DMA engine checks dynamic addresses and stops the kernel",
+    fix="clamp the index, or pass oob_mode=nisa.oob_mode.skip to drop the transfer",
+    page=page("api/generated/nki.isa.dma_copy.html"),
+    enforce="runtime",
+)
+NOT_A_TILE = Rule("kernel.operand_type", "an operand is a tensor of this kernel", page=page("get-started/nki-language-guide.html"))
+
+
+class Machine:
+    """One NeuronCore running one kernel: memories, program, accumulator registers, findings.
+
+    Args:
+        core: the generation.
+        strict: turn findings (undefined behaviour, soft rules) into errors.
+        precise: store low-precision floats as they are; ``False`` keeps them as float32 (``NKI_PRECISE_FP=0``).
+    """
+
+    def __init__(self, core: NeuronCore, *, strict: bool = False, precise: bool = True):
+        self.core = core
+        self.strict = strict
+        self.memory = Memory(core, precise)
+        self.program = Program()
+        self.program.allocations = self.memory.allocations
+        self.report = Report()
+        self.registers: dict[str, Any] = {}
+        """Accumulator registers per engine (:mod:`nki_sim.isa.accumulator`)."""
+        self.dependencies: list[tuple[int, tuple[int, ...], dependency | None]] = []
+        self.printed: list[str] = []
+        self._plans: dict[Any, tuple[int, Plan]] = {}
+        self._targets: dict[type[Instruction], tuple[Any, Any]] = {}
+
+    # -- tensors -----------------------------------------------------------------------------------------------------
+
+    def allocate(
+        self, shape: tuple[int, ...], dtype: DType, region: MemoryRegion, name: str = "", address: Any = None
+    ) -> NkiTensor:
+        """A new tensor at the user's current line."""
+        storage = self.memory.allocate(
+            shape, dtype, region, name=name, address=address, site=call_site(), step=len(self.program)
+        )
+        if region is MemoryRegion.psum:
+            storage.accumulation = Accumulation()
+        return NkiTensor.fresh(storage, self.memory)
+
+    # -- issue -------------------------------------------------------------------------------------------------------
+
+    def issue(self, ins: Instruction) -> None:
+        """Check, execute and record one instruction.
+
+        Raises:
+            NkiValidationError: a limit of the hardware is broken.
+        """
+        kind = type(ins)
+        values = kind.get_operands(ins)
+        params = kind.get_params(ins)
+        key: Any = (kind, params, *[v.sig if type(v) is NkiTensor else type(v) for v in values])
+        try:
+            found = self._plans.get(key)
+        except TypeError:
+            key = _hashable(key)
+            found = self._plans.get(key)
+        if found is None:
+            found = self._plans[key] = self._specialise(ins, values)
+        number, plan = found
+        step = ins.step = len(self.program)
+        self._run(ins, plan, values)
+        self._record(ins, number, values, step)
+
+    def _run(self, ins: Instruction, plan: Plan, values: tuple[Any, ...]) -> None:
+        for i in plan.reads:
+            storage = values[i].storage
+            if storage.state or storage.accumulation is not None or storage.clobbers:
+                self._before_read(ins, plan.slots[i].name, values[i])
+        for i in plan.writes:
+            storage = values[i].storage
+            if storage.state or storage.accumulation is not None or storage.neighbours or storage.host is not None:
+                self._before_write(ins, plan.slots[i].name, values[i])
+        try:
+            plan.body(*[v.array if type(v) is NkiTensor else v for v in values])
+        except OutOfRange as oob:
+            what = f"runtime index {oob.index} is outside its dimension of size {oob.size}"
+            raise self.error(ins, OUT_OF_RANGE, Broken(what)) from None
+
+    def _record(self, ins: Instruction, number: int, values: tuple[Any, ...], step: int) -> None:
+        program, flat = self.program, []
+        for value in values:
+            if type(value) is NkiTensor:
+                allocation = value.storage.allocation
+                allocation.last = step
+                flat.append(allocation.id)
+                flat.append(value.offset)
+            elif value is None:
+                flat.append(ABSENT)
+                flat.append(0)
+            else:
+                flat.append(SCALAR)
+                flat.append(program.constant(value))
+        frame = sys._getframe(4)  # _record, issue, __post_init__, __init__, then whoever called the class
+        while frame.f_globals.get("__name__", "").startswith("nki_sim") and frame.f_back is not None:
+            frame = frame.f_back
+        program.append(number, program.site_index(frame.f_code, frame.f_lasti), flat)
+        if ins.name:
+            program.names[step] = ins.name
+
+    # -- plans: what is checked once ---------------------------------------------------------------------------------
+
+    def _specialise(self, ins: Instruction, values: tuple[Any, ...]) -> tuple[int, Plan]:
+        kind = type(ins)
+        for name, value in zip(kind.operand_names, values, strict=True):
+            self._check_operand(ins, name, value, kind.specs[name])
+        for checked in kind.checks:
+            if self.core.gen not in checked.rule.gens:
+                continue
+            broken = checked.check(ins, self.core)
+            if broken is not None:
+                self.broken(ins, checked.rule, broken)
+        slots = tuple(
+            Slot(n, kind.specs[n].access, v.shape, v.strides, v.dtype, v.info.itemsize)
+            if isinstance(v, NkiTensor)
+            else Slot(n, kind.specs[n].access, dtype=type(v).__name__)
+            for n, v in zip(kind.operand_names, values, strict=True)
+        )
+        tensors = [i for i, v in enumerate(values) if isinstance(v, NkiTensor)]
+        shown = zip(kind.param_names, kind.get_params(ins), strict=True)
+        defaults = {n: getattr(kind, n, None) for n in kind.param_names}
+        plan = Plan(
+            instruction=kind.__name__,
+            engine=ins.resolve_engine(self.core).name,
+            slots=slots,
+            params={n: v for n, v in shown if not (v is None or v is defaults[n])},
+            body=ins.body(self.core),
+            reads=tuple(i for i in tensors if slots[i].access == "read"),
+            writes=tuple(i for i in tensors if slots[i].access != "read"),
+            flops=ins.flops(),
+        )
+        self.program.plans.append(plan)
+        return len(self.program.plans) - 1, plan
+
+    def _check_operand(self, ins: Instruction, name: str, value: Any, spec: OperandSpec) -> None:
+        if spec.internal:
+            return
+        if isinstance(value, NkiTensor):
+            if value.memory is not self.memory:
+                fix = "tensors belong to one run: allocate or load it in this kernel"
+                raise self.error(ins, NOT_A_TILE, Broken(f"{name} is a tensor of another kernel run", name, fix=fix))
+            if value.buffer not in spec.spaces:
+                self.broken(ins, type(ins).space_rule(name), Broken(*_wrong_space(name, value)))
+            return
+        optional = value is None and getattr(type(ins), name, ...) is None
+        if optional or (spec.scalar and isinstance(value, (int, float, np.number)) and not isinstance(value, bool)):
+            return
+        if spec.scalar and value is None:
+            return
+        what = f"{name} is {_kind_of(value)}, not a tile" + (" or a scalar" if spec.scalar else "")
+        fix = "load it first: nl.load(x), or nisa.dma_copy(dst=<tile>, src=x)" if hasattr(value, "__array__") else (
+            "pass x.data of a grid cell" if hasattr(value, "data") else "pass a tensor made by nl.ndarray")
+        raise self.error(ins, NOT_A_TILE, Broken(what, name, fix=fix, error=NkiTypeError))
+
+    # -- what memory has to say --------------------------------------------------------------------------------------
+
+    def _before_read(self, ins: Instruction, operand: str, tile: NkiTensor) -> None:
+        storage = tile.storage
+        if storage.clobbers:
+            self._check_clobbers(ins, operand, tile)
+        if storage.state != FULL:
+            self._check_written(ins, operand, tile)
+        if storage.accumulation is not None:
+            storage.accumulation.read(tile)
+
+    def _check_written(self, ins: Instruction, operand: str, tile: NkiTensor) -> None:
+        storage = tile.storage
+        if storage.state == NONE:
+            missing = tile.size
+        elif tile.dynamic is not None:
+            return
+        else:
+            missing = int(storage.mask_of(tile.offset, tile.shape, tile.strides, tile.info.itemsize).sum())
+        if not missing:
+            return
+        aliased = [n for n in storage.neighbours if n.state != NONE]
+        if aliased:
+            self._overlap(ins, operand, tile, aliased[0])
+            return
+        storage.poison()
+        label = storage.allocation.label
+        all_of_it = storage.state == NONE
+        what = f"{operand} reads {label}, " + (
+            "which was never written" if all_of_it else f"of which {missing} of {tile.size} elements were never written"
+        )
+        self.finding(ins, NEVER_WRITTEN, Broken(what, operand))
+
+    def _check_clobbers(self, ins: Instruction, operand: str, tile: NkiTensor) -> None:
+        for other in tile.storage.clobbers:
+            self._overlap(ins, operand, tile, other)
+        tile.storage.clobbers.clear()
+
+    def _overlap(self, ins: Instruction, operand: str, tile: NkiTensor, other: Storage) -> None:
+        mine, its = tile.storage.allocation, other.allocation
+        what = f"{operand} reads {mine.label} at {mine.address}, whose bytes were last written as {its.label}"
+        notes = tuple(f"{a.label}: {a.words()} at {a.address}, line {a.line}" for a in (mine, its))
+        self.finding(ins, CLOBBERED, Broken(what, operand), notes)
+
+    def _before_write(self, ins: Instruction, operand: str, tile: NkiTensor) -> None:
+        storage = tile.storage
+        if storage.host is not None:
+            self.memory.detach(storage)
+        if storage.neighbours:
+            for other in storage.neighbours:
+                if other.state != NONE and storage not in other.clobbers:
+                    other.clobbers.append(storage)
+            storage.clobbers.clear()
+        if storage.state != FULL:
+            self._mark_written(ins, tile)
+        if storage.accumulation is not None and not ins.accumulates:
+            storage.accumulation.set(tile, State.EMPTY)
+
+    def _mark_written(self, ins: Instruction, tile: NkiTensor) -> None:
+        storage = tile.storage
+        if not ins.writes_all:
+            storage.poison()
+            return  # the instruction itself says which elements
+        if tile.dynamic is None and tile.size * tile.info.itemsize == storage.count * storage.allocation.dtype.itemsize:
+            storage.state, storage.mask = FULL, None
+            return
+        if storage.state == NONE:
+            storage.poison()
+        if tile.dynamic is not None:
+            storage.state, storage.mask = FULL, None  # which rows is not known before it runs
+            return
+        storage.mask_of(tile.offset, tile.shape, tile.strides, tile.info.itemsize)[...] = False
+        storage.settle()
+
+    # -- findings and errors -----------------------------------------------------------------------------------------
+
+    def diagnose(self, ins: Instruction, rule: Rule, broken: Broken, notes: tuple[str, ...] = ()) -> Diagnosis:
+        """The diagnosis of a rule that this instruction breaks, at the user's line."""
+        words = ins.operand_words(broken.operand) if broken.operand else ""
+        return violation(
+            rule,
+            broken,
+            target=self.core.target,
+            instruction=type(ins).__name__,
+            operand_words=words,
+            notes=notes,
+            sites=tuple(call_chain(2)),
+        )
+
+    def error(self, ins: Instruction, rule: Rule, broken: Broken) -> NkiError:
+        """The exception for a broken rule; the caller raises it."""
+        diagnosis = self.diagnose(ins, rule, broken)
+        return _exception(broken.error)(diagnosis)
+
+    def broken(self, ins: Instruction, rule: Rule, broken: Broken) -> None:
+        """Raise for an error rule, report for a soft one."""
+        if rule.enforce in ("error", "runtime"):
+            raise self.error(ins, rule, broken)
+        self.finding(ins, rule, broken)
+
+    def finding(self, ins: Instruction, rule: Rule, broken: Broken, notes: tuple[str, ...] = ()) -> None:
+        """Report something the simulator lets through; under ``strict`` it is an error."""
+        self.found(self.diagnose(ins, rule, broken, notes))
+
+    def found(self, diagnosis: Diagnosis) -> None:
+        """Keep a finding and warn about it once per place; under ``strict`` raise it."""
+        if self.strict:
+            raise NkiValidationError(diagnosis)
+        if not self.report.add(diagnosis):
+            return
+        site = diagnosis.site
+        warnings.warn_explicit(
+            NkiWarning(diagnosis),
+            NkiWarning,
+            site.filename if site else "<nki_sim>",
+            site.line if site else 1,
+            registry={},
+        )
+
+    def add_dependency(
+        self, consumer: Instruction, producers: Iterable[Instruction], kind: dependency | None
+    ) -> None:
+        """Keep an explicit order between instructions for the timing model."""
+        self.dependencies.append((consumer.step, tuple(p.step for p in producers), kind))
+
+
+def _exception(wanted: type[Exception] | None) -> type[NkiError]:
+    if wanted is None:
+        return NkiValidationError
+    if issubclass(wanted, NkiError):
+        return wanted
+    from nki_sim.errors import NkiAssertionError
+
+    return {TypeError: NkiTypeError, AssertionError: NkiAssertionError}.get(wanted, NkiValidationError)
+
+
+def _wrong_space(name: str, tile: NkiTensor) -> tuple[str, str, str]:
+    where = {"sbuf": "SBUF", "psum": "PSUM"}.get(tile.buffer.value, "HBM")
+    fix = {
+        "HBM": "bring it to SBUF first: nisa.dma_copy(dst=<sbuf tile>, src=…)",
+        "PSUM": "nisa.tensor_copy(dst=<sbuf tile>, src=…) to SBUF first",
+        "SBUF": "allocate it with buffer=nl.psum",
+    }[where]
+    return f"{name} is in {where}", name, fix
+
+
+def _kind_of(value: Any) -> str:
+    if hasattr(value, "__array__") or isinstance(value, (list, tuple, dict, str)):
+        return f"a {type(value).__module__.partition('.')[0]}.{type(value).__name__}".replace("a builtins.", "a ")
+    return f"{value!r}"
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return tuple(_hashable(v) for v in value)
+    if isinstance(value, dict):
+        return tuple(sorted((k, _hashable(v)) for k, v in value.items()))
+    try:
+        hash(value)
+    except TypeError:
+        return ("unhashable", id(value))
+    return value
+
+
+__all__ = ["ComputeInstruction", "Machine", "Site", "free", "partitions"]

@@ -1,0 +1,441 @@
+"""HBM, SBUF and PSUM as bytes: allocations, their storage, what of it was written, and where it lies.
+
+SBUF and PSUM have 128 partitions. A tensor there starts at the same byte in each partition it occupies, so its place is
+(partition, byte within the partition). A tensor with an explicit ``address`` lives in the memory's real bytes and
+aliases whatever else is put there. A tensor without one is placed after the run, when its liveness (allocation to last
+use) is known: see :mod:`nki_sim.placement`; until then it has bytes of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from nki_sim.dtypes import TABLE, Array, DType, poison
+from nki_sim.errors import NkiValidationError, Rule, fail, page
+from nki_sim.hw import NeuronCore
+from nki_sim.source import Site
+
+
+class MemoryRegion(Enum):
+    """Where a tensor lives, as ``nki.language.MemoryRegion``."""
+
+    sbuf = "sbuf"
+    psum = "psum"
+    private_hbm = "private_hbm"
+    shared_hbm = "shared_hbm"
+    hbm = "private_hbm"  # noqa: PIE796 - nl.hbm is documented as an alias of private_hbm
+
+    @property
+    def on_chip(self) -> bool:
+        """SBUF or PSUM: dimension 0 is the partition dimension."""
+        return self is MemoryRegion.sbuf or self is MemoryRegion.psum
+
+    def __repr__(self) -> str:
+        return f"nl.{self.name}"
+
+
+_MEM = page("get-started/about/memory-hierarchy-overview.html")
+_NDARRAY = page("api/generated/nki.language.ndarray.html")
+
+PARTITION_LIMIT = Rule(
+    "hw.partition_dim_le_128",
+    "the partition dimension (dimension 0) of an SBUF or PSUM tile is at most 128",
+    why="SBUF and PSUM have 128 partitions, and each lane of an engine serves one",
+    fix="loop over the rows in tiles of nl.tile_size.pmax (128), or let nl.tiles(x, tile_shape=(128, …)) cut them",
+    page=page("get-started/about/tiling-overview.html"),
+)
+ON_CHIP_2D = Rule(
+    "tensor.onchip_ge_2d",
+    "SBUF and PSUM tensors have at least 2 dimensions, the partition dimension first; HBM tensors at least 1",
+    why="dimension 0 picks the partition, the others walk the bytes within it",
+    fix="give a column the shape (n, 1) and a row the shape (1, n)",
+    page=_NDARRAY,
+)
+SHAPE_POSITIVE = Rule(
+    "tensor.shape_positive",
+    "a shape is a tuple of positive integers",
+    fix="skip the empty case before the kernel is called",
+    page=_NDARRAY,
+)
+SBUF_CAPACITY = Rule(
+    "hw.sbuf.capacity_enforced",
+    "the SBUF tensors alive at one time fit in the usable bytes of a partition",
+    why="each partition has its own small memory, and nothing spills out of it by itself",
+    fix="use smaller tiles, or let tiles die earlier: what is allocated inside the loop is reused by the next round",
+    page=_MEM,
+)
+PSUM_CAPACITY = Rule(
+    "hw.psum.capacity_enforced",
+    "the PSUM tensors alive at one time fit in 16 KiB per partition, 8 banks of 2 KiB",
+    why="PSUM is a small accumulator beside the tensor engine, not a working memory",
+    fix="evict each result with tensor_copy to SBUF before the next one needs its bank",
+    page=_MEM,
+)
+USABLE = Rule(
+    "hw.sbuf.usable_partition_bytes",
+    "a tile fits in the usable bytes of one SBUF partition (nl.tile_size.sbuf_fmax_bytes)",
+    why="all elements of a row lie in one partition",
+    fix="split the free dimension",
+    page=page("api/nki.language.tile_size.html"),
+)
+PSUM_ROW = Rule(
+    "hw.psum.partition_bytes",
+    "a PSUM tile fits in 16 KiB per partition",
+    why="PSUM has 128 partitions of 16 KiB on every generation",
+    fix="split the free dimension; one bank holds 512 fp32 (nl.tile_size.psum_bank_fmax)",
+    page=page("guides/architecture/trainium2_arch.html"),
+)
+BUFFER_OBJECT = Rule(
+    "ndarray.buffer_object",
+    "buffer is one of nl.sbuf, nl.psum, nl.hbm, nl.private_hbm and nl.shared_hbm",
+    fix="write buffer=nl.sbuf, without quotes",
+    page=_NDARRAY,
+)
+ADDRESS_TUPLE = Rule(
+    "ndarray.address_tuple",
+    "address is (partition offset, byte offset) on SBUF and PSUM, (offset,) on HBM, of non-negative integers",
+    fix="for example address=(0, 4096)",
+    page=_NDARRAY,
+)
+BANK_START = Rule(
+    "ndarray.psum_bank_start",
+    "a PSUM tensor with an address starts at a bank boundary, a multiple of 2048 bytes",
+    why="the tensor engine addresses PSUM by bank",
+    fix="address=(0, bank * 2048)",
+    page=_NDARRAY,
+)
+SBUF_ALIGN = Rule(
+    "hw.sbuf_min_align",
+    "an SBUF byte offset is a multiple of nl.tile_size.sbuf_min_align (value undocumented; 4 assumed)",
+    page=page("api/nki.language.tile_size.html"),
+    fix="round the byte offset up to a multiple of 4",
+    enforce="warn",
+)
+
+READ_ONLY = Rule(
+    "kernel.read_only_argument",
+    "a kernel writes only to arrays that can be written",
+    fix="pass a copy: x.copy()",
+    page=_NDARRAY,
+)
+
+
+@dataclass(slots=True)
+class Allocation:
+    """What is remembered of a tensor after its data is gone.
+
+    Attributes:
+        id: number within the run, in order of allocation.
+        region, shape, dtype: as given to ``nl.ndarray``.
+        name: as given; :attr:`label` falls back to the variable's name.
+        site: the user's line that allocated it.
+        role: ``input``, ``constant`` or ``tile``; an HBM tensor the kernel returns becomes ``output``.
+        address: explicit (partition, byte) or ``None``.
+        born, last: program step at allocation, and of the last use (-1: never used).
+        placed: byte within the partition, once known.
+    """
+
+    id: int
+    region: MemoryRegion
+    shape: tuple[int, ...]
+    dtype: DType
+    name: str
+    site: Site | None
+    role: str
+    address: tuple[int, int] | None
+    born: int
+    last: int = -1
+    placed: int | None = None
+    overlap: list[Allocation] = field(default_factory=list, repr=False)
+
+    @property
+    def partitions(self) -> int:
+        """Partitions occupied (1 for HBM)."""
+        return self.shape[0] if self.region.on_chip else 1
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes in each partition (all bytes for HBM)."""
+        dims = self.shape[1:] if self.region.on_chip else self.shape
+        return math.prod(dims) * self.dtype.itemsize
+
+    @property
+    def label(self) -> str:
+        """The given name, or the variable it was assigned to, or ``tile 7``."""
+        if self.name:
+            return self.name
+        return (self.site.assigned_name() if self.site else "") or f"tile {self.id}"
+
+    @property
+    def line(self) -> int | None:
+        return self.site.line if self.site else None
+
+    def words(self) -> str:
+        """Region, dtype and shape, as reports print them."""
+        region = "hbm" if self.region in (MemoryRegion.private_hbm, MemoryRegion.shared_hbm) else self.region.value
+        return f"{region} {self.dtype.name} [{' × '.join(map(str, self.shape))}]"
+
+
+FULL, NONE, PARTIAL = 0, 1, 2
+
+
+class Storage:
+    """The bytes behind one allocation, and which of its elements were written.
+
+    Attributes:
+        bytes: flat uint8 array; element (p, i) of an on-chip tensor starts at ``base + p * pitch + i * itemsize``.
+        state: FULL, NONE or PARTIAL of the elements were written.
+        clobbers: explicit placements written over this one since it was last written.
+        views: tensors that hold a NumPy view of ``bytes``, when the bytes may be exchanged (kernel inputs).
+    """
+
+    __slots__ = (
+        "accumulation", "allocation", "base", "bytes", "clobbers", "host", "itemsize", "mask", "mask_itemsize",
+        "neighbours", "pitch", "poisoned", "row_elems", "state", "views",
+    )  # fmt: skip
+
+    def __init__(self, allocation: Allocation, data: Array, pitch: int, base: int = 0, itemsize: int | None = None):
+        self.allocation = allocation
+        self.bytes = data
+        self.pitch = pitch
+        self.base = base
+        self.itemsize = itemsize or allocation.dtype.itemsize
+        dims = allocation.shape[1:] if allocation.region.on_chip else allocation.shape
+        self.row_elems = math.prod(dims)
+        self.state = NONE
+        self.mask: Array | None = None
+        self.mask_itemsize = self.itemsize
+        self.poisoned = False
+        self.accumulation: Any = None
+        self.neighbours: list[Storage] = []
+        self.clobbers: list[Storage] = []
+        self.host: HostArray | None = None
+        self.views: list[Any] | None = None
+
+    # -- written-ness ------------------------------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """Elements of the allocation."""
+        return self.allocation.partitions * self.row_elems
+
+    def poison(self) -> None:
+        """Fill what was never written with NaN or 4, before anybody can see it."""
+        if self.poisoned or self.state == FULL:
+            return
+        self.poisoned = True
+        fill_poison(self.bytes, self.allocation.dtype)
+
+    def mask_of(self, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Array:
+        """A view of the unwritten-mask (True: never written) for an access pattern in elements of ``itemsize``."""
+        if self.mask is None:
+            self.mask = np.full(self.count, self.state != FULL)
+            self.mask_itemsize = self.itemsize
+        if itemsize != self.mask_itemsize:
+            if self.mask_itemsize != 1:
+                self.mask = np.repeat(self.mask, self.mask_itemsize)
+                self.mask_itemsize = 1
+            shape, strides = (*shape, itemsize), (*(s * itemsize for s in strides), 1)
+            offset *= itemsize
+        return np.ndarray(shape, np.bool_, self.mask.data, offset, strides)
+
+    def settle(self) -> None:
+        """Forget the mask once everything was written."""
+        if self.mask is not None and not self.mask.any():
+            self.state, self.mask = FULL, None
+        else:
+            self.state = PARTIAL
+
+    def unwritten(self) -> int:
+        """How many elements were never written."""
+        if self.state == FULL:
+            return 0
+        if self.state == NONE or self.mask is None:
+            return self.count
+        return int(np.count_nonzero(self.mask)) // (self.itemsize // self.mask_itemsize)
+
+
+def fill_poison(data: Array, dtype: DType) -> None:
+    """Fill a flat uint8 array with ``dtype``'s poison."""
+    data.view(dtype.storage)[...] = poison(dtype) if dtype.name != "float8_e8m0fnu" else np.nan
+
+
+@dataclass
+class HostArray:
+    """The caller's array behind an input tensor: exchanged for a copy at the first write, written back at the end."""
+
+    writable: bool
+    written: bool = False
+
+
+class Memory:
+    """The three memories of one NeuronCore, and every allocation of one run."""
+
+    def __init__(self, core: NeuronCore, precise: bool = True):
+        self.core = core
+        self.precise = precise
+        self.allocations: list[Allocation] = []
+        self._arenas: dict[MemoryRegion, Array] = {}
+        self._explicit: dict[MemoryRegion, list[Storage]] = {MemoryRegion.sbuf: [], MemoryRegion.psum: []}
+
+    # -- allocation --------------------------------------------------------------------------------------------------
+
+    def allocate(
+        self,
+        shape: tuple[int, ...],
+        dtype: DType,
+        region: MemoryRegion,
+        *,
+        name: str = "",
+        address: Any = None,
+        site: Site | None = None,
+        step: int = 0,
+        role: str = "tile",
+    ) -> Storage:
+        """Bytes for a tensor of ``shape`` elements of ``dtype``; unwritten.
+
+        Raises:
+            NkiValidationError: a shape, buffer or address that the memory does not have.
+        """
+        where = self._checked_address(shape, dtype, region, address)
+        allocation = Allocation(len(self.allocations), region, shape, dtype, name, site, role, where, step)
+        stored = self.stored(dtype)
+        if region.on_chip:
+            row = math.prod(shape[1:]) * stored.storage.itemsize
+            if where is not None and stored is dtype:
+                storage = self._place(allocation, where)
+            else:
+                storage = Storage(allocation, np.empty(shape[0] * row, np.uint8), row, itemsize=stored.itemsize)
+        else:
+            count = math.prod(shape)
+            storage = Storage(allocation, np.empty(count * stored.itemsize, np.uint8), 0, itemsize=stored.itemsize)
+        self.allocations.append(allocation)
+        return storage
+
+    def stored(self, dtype: DType) -> DType:
+        """The dtype as stored: with ``NKI_PRECISE_FP=0`` low-precision floats are kept as float32."""
+        if self.precise or dtype.kind != "float" or dtype.itemsize >= 4:
+            return dtype
+        return TABLE["float32"]
+
+    def adopt(self, array: Array, dtype: DType, name: str, writable: bool = True) -> Storage:
+        """An input tensor over the caller's C-contiguous array, which is not written until a run ends well."""
+        allocation = Allocation(
+            len(self.allocations), MemoryRegion.shared_hbm, array.shape, dtype, name, None, "input", None, 0
+        )
+        self.allocations.append(allocation)
+        stored = self.stored(dtype)
+        own = array if stored is dtype else array.astype(np.float32)
+        storage = Storage(allocation, own.reshape(-1).view(np.uint8), 0, itemsize=stored.itemsize)
+        storage.state = FULL
+        storage.host = HostArray(writable)
+        storage.views = []
+        return storage
+
+    def detach(self, storage: Storage) -> None:
+        """Before the first write to an input: give the run its own copy of the caller's bytes."""
+        if storage.host is None or storage.host.written:
+            return
+        if not storage.host.writable:
+            what = f"writes its argument {storage.allocation.name}, a read-only array"
+            raise fail(READ_ONLY, what, target=self.core.target, operand="dst")
+        storage.host.written = True
+        storage.bytes = storage.bytes.copy()
+        for view in storage.views or ():
+            view.unbind()
+
+    # -- explicit addresses ------------------------------------------------------------------------------------------
+
+    def capacity(self, region: MemoryRegion) -> int:
+        """Usable bytes per partition."""
+        return self.core.sbuf_usable_bytes if region is MemoryRegion.sbuf else self.core.psum_partition_bytes
+
+    def _checked_address(
+        self, shape: tuple[int, ...], dtype: DType, region: MemoryRegion, address: Any
+    ) -> tuple[int, int] | None:
+        target = self.core.target
+        if not isinstance(region, MemoryRegion):
+            raise fail(BUFFER_OBJECT, f"buffer is {region!r}", target=target, subject="nl.ndarray", operand="buffer")
+        positive = all(isinstance(n, (int, np.integer)) and n > 0 for n in shape)
+        if not positive or not shape:
+            raise fail(SHAPE_POSITIVE, f"shape {shape}", target=target, subject="nl.ndarray", operand="shape")
+        if not region.on_chip:
+            return None
+        label = region.value.upper()
+        if len(shape) < 2:
+            raise fail(ON_CHIP_2D, f"{label} shape {shape} has 1 dimension", target=target, subject="nl.ndarray",
+                       operand="shape")  # fmt: skip
+        if shape[0] > self.core.partitions:
+            what = f"partition dimension {shape[0]} exceeds maximum {self.core.partitions} in shape {shape}"
+            raise fail(PARTITION_LIMIT, what, target=target, subject="nl.ndarray", operand="shape")
+        row, limit = math.prod(shape[1:]) * dtype.itemsize, self.capacity(region)
+        if row > limit:
+            rule = USABLE if region is MemoryRegion.sbuf else PSUM_ROW
+            what = f"{row} bytes per partition > {limit} of {label} for shape {shape} {dtype.name}"
+            raise fail(rule, what, target=target, subject="nl.ndarray", operand="shape")
+        if address is None:
+            return None
+        return self._checked_place(address, shape[0], row, region)
+
+    def _checked_place(self, address: Any, partitions: int, row: int, region: MemoryRegion) -> tuple[int, int]:
+        target = self.core.target
+        good = isinstance(address, (tuple, list)) and len(address) == 2
+        if not good or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in address):
+            raise fail(ADDRESS_TUPLE, f"address {address!r}", target=target, subject="nl.ndarray", operand="address")
+        partition, offset = int(address[0]), int(address[1])
+        label, limit = region.value.upper(), self.capacity(region)
+        if partition + partitions > self.core.partitions:
+            what = f"address partition {partition} + {partitions} partitions > {self.core.partitions}"
+            raise fail(PARTITION_LIMIT, what, target=target, subject="nl.ndarray", operand="address")
+        if offset + row > limit:
+            rule = SBUF_CAPACITY if region is MemoryRegion.sbuf else PSUM_CAPACITY
+            what = f"address {offset} + {row} bytes = {offset + row} > {limit} bytes per {label} partition"
+            raise fail(rule, what, target=target, subject="nl.ndarray", operand="address",
+                       fix=f"the last byte offset that fits is {limit - row}")  # fmt: skip
+        if region is MemoryRegion.psum and offset % self.core.psum_bank_bytes:
+            what = f"byte offset {offset} is {offset % self.core.psum_bank_bytes} bytes into a bank"
+            raise fail(BANK_START, what, target=target, subject="nl.ndarray", operand="address")
+        return partition, offset
+
+    def _place(self, allocation: Allocation, where: tuple[int, int]) -> Storage:
+        region = allocation.region
+        pitch = self.core.sbuf_partition_bytes if region is MemoryRegion.sbuf else self.core.psum_partition_bytes
+        arena = self._arenas.get(region)
+        if arena is None:
+            arena = self._arenas[region] = np.full(pitch * self.core.partitions, 0xFF, np.uint8)
+        allocation.placed = where[1]
+        storage = Storage(allocation, arena, pitch, base=where[0] * pitch + where[1])
+        storage.neighbours = [other for other in self._explicit[region] if overlaps(other.allocation, allocation)]
+        for other in storage.neighbours:
+            other.neighbours.append(storage)
+            other.allocation.overlap.append(allocation)
+            allocation.overlap.append(other.allocation)
+        if not storage.neighbours:
+            rows = arena.reshape(self.core.partitions, pitch)
+            block = rows[where[0] : where[0] + allocation.partitions, where[1] : where[1] + allocation.row_bytes]
+            dtype = allocation.dtype
+            pattern = np.full(allocation.row_bytes // dtype.itemsize, poison(dtype)).astype(dtype.storage)
+            block[...] = pattern.view(np.uint8)
+        storage.poisoned = True
+        self._explicit[region].append(storage)
+        return storage
+
+
+def overlaps(a: Allocation, b: Allocation) -> bool:
+    """Whether two placed allocations of one region share bytes."""
+    if a.address is None or b.address is None:
+        return False
+    return (
+        a.address[0] < b.address[0] + b.partitions
+        and b.address[0] < a.address[0] + a.partitions
+        and a.address[1] < b.address[1] + b.row_bytes
+        and b.address[1] < a.address[1] + a.row_bytes
+    )
+
+
+__all__ = ["Allocation", "HostArray", "Memory", "MemoryRegion", "NkiValidationError", "Storage", "overlaps"]

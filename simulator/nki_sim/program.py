@@ -1,0 +1,264 @@
+"""The recorded program: what every instruction was, on which bytes, from which line; and its listing.
+
+The record is a struct of arrays of integers: per step a plan (the instruction with its shapes and static parameters,
+shared by all steps that are alike), a site (the user's line) and, per operand, an allocation and an offset. It holds no
+data: tiles die when the kernel lets go of them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nki_sim.memory import Allocation
+from nki_sim.source import Site
+from nki_sim.tensor import span
+
+ABSENT = -2
+SCALAR = -1
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One operand place of a plan.
+
+    Attributes:
+        name: parameter name (``dst``, ``data1``…); a runtime index of it is ``name.index``.
+        access: ``read``, ``write`` or ``update`` (both).
+        shape, strides: of the tensor given, in elements; empty for scalars.
+        dtype: NKI dtype name, or the scalar's Python type.
+    """
+
+    name: str
+    access: str
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+    dtype: str = ""
+    itemsize: int = 0
+
+
+@dataclass(slots=True)
+class Plan:
+    """What all alike steps share: checked, resolved and ready to run."""
+
+    instruction: str
+    engine: str
+    slots: tuple[Slot, ...]
+    params: dict[str, Any]
+    body: Callable[..., None]
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    flops: int = 0
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One operand of one step: bytes of an allocation, or a constant."""
+
+    slot: Slot
+    allocation: Allocation | None
+    offset: int = 0
+    value: Any = None
+
+    @property
+    def label(self) -> str:
+        """``x[0:128, 512:1024]``-like text, or the constant."""
+        if self.allocation is None:
+            return "-" if self.value is None else format_value(self.value)
+        return self.allocation.label + _subscript(self)
+
+    @property
+    def bytes(self) -> int:
+        n = self.slot.itemsize
+        for size in self.slot.shape:
+            n *= size
+        return n
+
+
+@dataclass(frozen=True)
+class Step:
+    """One instruction of the program, decoded."""
+
+    index: int
+    plan: Plan
+    site: Site | None
+    operands: tuple[Operand, ...]
+    name: str = ""
+
+    @property
+    def instruction(self) -> str:
+        return self.plan.instruction
+
+    @property
+    def engine(self) -> str:
+        return self.plan.engine
+
+    @property
+    def line(self) -> int | None:
+        return self.site.line if self.site else None
+
+    def reads(self) -> Iterator[Operand]:
+        return (self.operands[i] for i in self.plan.reads)
+
+    def writes(self) -> Iterator[Operand]:
+        return (self.operands[i] for i in self.plan.writes)
+
+    @property
+    def text(self) -> str:
+        """``dst ← operands`` in one line."""
+        written = {*self.plan.writes}
+        target = ", ".join(self.operands[i].label for i in self.plan.writes)
+        others = [f"{o.label}" for i, o in enumerate(self.operands) if i not in written and o.label != "-"]
+        shown = [f"{k}={format_value(v)}" for k, v in self.plan.params.items()]
+        return f"{target} ← {', '.join(others + shown)}" if target else ", ".join(others + shown)
+
+
+class Program:
+    """Every instruction of one run, in program order."""
+
+    def __init__(self) -> None:
+        self.plans: list[Plan] = []
+        self.sites: list[Site | None] = []
+        self.allocations: Sequence[Allocation] = ()
+        self.constants: list[Any] = []
+        self.names: dict[int, str] = {}
+        self._plan = array("i")
+        self._site = array("i")
+        self._first = array("q", [0])
+        self._operands = array("q")
+        self._site_index: dict[tuple[int, int], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._plan)
+
+    def append(self, plan: int, site: int, operands: Sequence[int]) -> None:
+        """Record one step; ``operands`` alternates allocation and offset."""
+        self._plan.append(plan)
+        self._site.append(site)
+        self._operands.extend(operands)
+        self._first.append(len(self._operands))
+
+    def site_index(self, code: Any, lasti: int) -> int:
+        """The number of a call site, made on first sight."""
+        key = (id(code), lasti)
+        found = self._site_index.get(key)
+        if found is None:
+            found = self._site_index[key] = len(self.sites)
+            self.sites.append(Site(code, lasti))
+        return found
+
+    def constant(self, value: Any) -> int:
+        self.constants.append(value)
+        return len(self.constants) - 1
+
+    def plan_at(self, index: int) -> Plan:
+        return self.plans[self._plan[index]]
+
+    def site_at(self, index: int) -> Site | None:
+        number = self._site[index]
+        return self.sites[number] if number >= 0 else None
+
+    def __getitem__(self, index: int) -> Step:
+        if index < 0:
+            index += len(self)
+        if not 0 <= index < len(self):
+            raise IndexError(f"step {index} of {len(self)}")
+        plan = self.plan_at(index)
+        flat = self._operands[self._first[index] : self._first[index + 1]]
+        operands = []
+        for slot, where, offset in zip(plan.slots, flat[::2], flat[1::2], strict=True):
+            if where >= 0:
+                operands.append(Operand(slot, self.allocations[where], offset))
+            else:
+                operands.append(Operand(slot, None, value=self.constants[offset] if where == SCALAR else None))
+        return Step(index, plan, self.site_at(index), tuple(operands), self.names.get(index, ""))
+
+    def __iter__(self) -> Iterator[Step]:
+        return (self[i] for i in range(len(self)))
+
+    def counts(self) -> dict[str, int]:
+        """Instructions by name, most frequent first, then by name."""
+        tally: Counter[str] = Counter()
+        for number, n in Counter(self._plan).items():
+            tally[self.plans[number].instruction] += n
+        return dict(sorted(tally.items(), key=lambda item: (-item[1], item[0])))
+
+    def engines(self) -> dict[str, int]:
+        """Instructions by engine, in the order of first use."""
+        tally: dict[str, int] = {}
+        for number, n in Counter(self._plan).items():
+            plan = self.plans[number]
+            tally[plan.engine] = tally.get(plan.engine, 0) + n
+        return tally
+
+    def dma_bytes(self) -> int:
+        """Bytes written by DMA instructions."""
+        total = 0
+        for number, n in Counter(self._plan).items():
+            plan = self.plans[number]
+            if plan.engine == "dma":
+                total += n * sum(Operand(plan.slots[i], None).bytes for i in plan.writes)
+        return total
+
+    def flops(self) -> int:
+        """Multiply-adds of the tensor engine, counted as two operations each; transposes do not count."""
+        return sum(n * self.plans[number].flops for number, n in Counter(self._plan).items())
+
+    def listing(self, start: int = 0, stop: int | None = None) -> str:
+        """The program as text: step, line, engine, instruction, operands."""
+        steps = range(start, len(self) if stop is None else min(stop, len(self)))
+        rows = [self[i] for i in steps]
+        width = max((len(r.instruction) for r in rows), default=0)
+        return "\n".join(
+            f"{r.index:>5}  line {r.line or '-':>4}  {r.engine:<7} {r.instruction:<{width}}  {r.text}" for r in rows
+        )
+
+
+def format_value(value: Any) -> str:
+    """A parameter or constant as the user would write it, the same on every machine."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    name = getattr(value, "__name__", None)
+    if name and callable(value):
+        return f"nl.{name}"
+    if hasattr(value, "name") and hasattr(value, "value"):
+        return str(value.name)
+    if isinstance(value, (tuple, list)):
+        return "(" + ", ".join(map(format_value, value)) + ")"
+    return str(value)
+
+
+def _subscript(operand: Operand) -> str:
+    allocation, slot = operand.allocation, operand.slot
+    assert allocation is not None
+    if slot.shape == allocation.shape and operand.offset == 0:
+        return ""
+    sizes = allocation.shape
+    if slot.itemsize != allocation.dtype.itemsize:
+        return f".view({slot.dtype})[…]"
+    steps = [1] * len(sizes)
+    for i in range(len(sizes) - 2, -1, -1):
+        steps[i] = steps[i + 1] * sizes[i + 1]
+    remaining, first = operand.offset, []
+    for step in steps:
+        first.append(remaining // step)
+        remaining %= step
+    last, remaining = [], operand.offset + span(slot.shape, slot.strides)
+    for step in steps:
+        last.append(remaining // step)
+        remaining %= step
+    parts = []
+    for low, high, size in zip(first, last, sizes, strict=True):
+        if low == 0 and high == size - 1:
+            parts.append(":")
+        elif low == high:
+            parts.append(str(low))
+        else:
+            parts.append(f"{low}:{high + 1}")
+    return f"[{', '.join(parts)}]"
+
+
+__all__ = ["ABSENT", "SCALAR", "Operand", "Plan", "Program", "Slot", "Step", "format_value"]

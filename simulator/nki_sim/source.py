@@ -1,0 +1,187 @@
+"""Where in the user's code something happened: call sites, their text, and the words in it that matter.
+
+A :class:`Site` is a code object and an offset in it: cheap to take while a kernel runs, decoded only when somebody
+asks. Frames of this package and of ``dataclasses``-made constructors are passed over, so a site is always the user's
+own line, be it in a notebook cell, a file or a helper.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import re
+import sys
+import textwrap
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import CodeType, FrameType
+
+CELL_PREFIX = "<nki cell "
+"""File names of ``%%nki`` cells start with this; the notebook side registers them in ``linecache``."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """One place in the user's code."""
+
+    code: CodeType
+    lasti: int
+
+    @property
+    def filename(self) -> str:
+        return self.code.co_filename
+
+    @property
+    def function(self) -> str:
+        return self.code.co_name
+
+    @property
+    def span(self) -> tuple[int, int, int, int]:
+        """First line, last line, first column, last column of the expression; columns are -1 where unknown."""
+        return _span(self.code, self.lasti)
+
+    @property
+    def line(self) -> int:
+        """Line number, from 1. The line a debugger shows: the one where the statement's call starts."""
+        return self.span[0]
+
+    @property
+    def text(self) -> str:
+        """The source line, or an empty string when the source is not to be had."""
+        return linecache.getline(self.filename, self.line).rstrip("\n")
+
+    @property
+    def place(self) -> str:
+        """Where it is, in words that are the same on every machine: cell or file name, line, function."""
+        name = self.filename
+        if name.startswith(CELL_PREFIX):
+            where = "%%nki cell"
+        else:
+            where = Path(name).name if not name.startswith("<") else name
+        inside = "" if self.function == "<module>" else f", in {self.function}"
+        return f"{where}, line {self.line}{inside}"
+
+    def excerpt(self, before: int = 2, argument: str | None = None) -> list[str]:
+        """Numbered source lines up to this one, an arrow at it and carets under ``argument``; may be empty."""
+        first, last, *_ = self.span
+        lines = linecache.getlines(self.filename)
+        if not 0 < first <= len(lines):
+            return []
+        last = min(max(first, last), len(lines), first + 5)
+        shown = range(max(1, first - before), last + 1)
+        body = textwrap.dedent("\n".join(lines[n - 1].rstrip("\n") or "" for n in shown)).split("\n")
+        cut = len(lines[first - 1].rstrip("\n")) - len(body[first - shown.start])
+        mark = self.argument_span(argument) if argument else None
+        out = []
+        for n, text in zip(shown, body, strict=True):
+            out.append(f"  {'→' if n == first else ' '} {n:>4} | {text}".rstrip())
+            if mark and mark[0] == n:
+                out.append(" " * (11 + mark[1] - cut) + "^" * (mark[2] - mark[1]))
+        return out
+
+    def call(self) -> ast.Call | None:
+        """The call expression at this place, when the source is known."""
+        tree = _parsed(self.filename, "".join(linecache.getlines(self.filename)))
+        if tree is None:
+            return None
+        first, last, start, end = self.span
+        best: ast.Call | None = None
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call) or node.end_lineno is None:
+                continue
+            if start >= 0 and (node.lineno, node.end_lineno, node.col_offset) == (first, last, start):
+                if node.end_col_offset == end:
+                    return node
+            elif start < 0 and node.lineno <= first <= node.end_lineno:
+                best = best or node
+        return best
+
+    def argument(self, name: str, position: int | None = None) -> ast.expr | None:
+        """The expression passed as ``name`` (or at ``position``) in the call at this place."""
+        call = self.call()
+        if call is None:
+            return None
+        for keyword in call.keywords:
+            if keyword.arg == name:
+                return keyword.value
+        if position is not None and position < len(call.args):
+            return call.args[position]
+        return None
+
+    def argument_span(self, name: str) -> tuple[int, int, int] | None:
+        """Line, first and last column of the value passed as keyword ``name``, when it is on one line."""
+        value = self.argument(name)
+        if value is None or value.end_col_offset is None or value.lineno != value.end_lineno:
+            return None
+        line = linecache.getline(self.filename, value.lineno).encode()
+        start = len(line[: value.col_offset].decode(errors="replace"))
+        return value.lineno, start, start + value.end_col_offset - value.col_offset
+
+    def argument_text(self, name: str) -> str:
+        value = self.argument(name)
+        return ast.unparse(value) if value is not None else ""
+
+    def assigned_name(self) -> str:
+        """The variable that the statement at this place assigns to, or an empty string."""
+        found = re.match(r"\s*([A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)", self.text)
+        return found.group(1) if found else ""
+
+
+@lru_cache(maxsize=64)
+def _parsed(filename: str, text: str) -> ast.Module | None:
+    try:
+        return ast.parse(text)
+    except SyntaxError:
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _span(code: CodeType, lasti: int) -> tuple[int, int, int, int]:
+    if hasattr(code, "co_positions"):
+        for offset, (first, last, start, end) in enumerate(code.co_positions()):
+            if offset * 2 == lasti and first is not None:
+                return first, last or first, -1 if start is None else start, -1 if end is None else end
+    line = code.co_firstlineno
+    for begin, _end, number in code.co_lines():
+        if begin > lasti:
+            break
+        if number is not None:
+            line = number
+    return line, line, -1, -1
+
+
+TRACE_ROOTS: set[CodeType] = set()
+"""Code objects that run a kernel: what is above them on the stack is not the kernel's."""
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def _is_ours(frame: FrameType) -> bool:
+    name = frame.f_globals.get("__name__", "")
+    return isinstance(name, str) and name.partition(".")[0] == _PACKAGE
+
+
+def user_frame(depth: int = 1) -> FrameType | None:
+    """The nearest frame above the caller that is not of this package."""
+    frame: FrameType | None = sys._getframe(depth + 1)
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    return frame
+
+
+def call_site(depth: int = 1) -> Site | None:
+    """The user's line that led here, or ``None`` when nobody but this package is on the stack."""
+    frame = user_frame(depth + 1)
+    return None if frame is None else Site(frame.f_code, frame.f_lasti)
+
+
+def call_chain(depth: int = 1) -> list[Site]:
+    """The user's frames, innermost first, up to and with the kernel's own."""
+    frame = user_frame(depth + 1)
+    chain: list[Site] = []
+    while frame is not None and frame.f_code not in TRACE_ROOTS:
+        if not _is_ours(frame):
+            chain.append(Site(frame.f_code, frame.f_lasti))
+        frame = frame.f_back
+    return chain
