@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -50,7 +50,7 @@ def incoming(value: Any) -> Incoming:
     """Take an array argument in.
 
     Raises:
-        UnknownDType: its dtype has no NKI twin (float64, complex, objects).
+        UnknownDTypeError: its dtype has no NKI twin (float64, complex, objects).
     """
     if type(value).__module__.partition(".")[0] == "torch":
         return _from_torch(value)
@@ -85,7 +85,7 @@ def _writer(target: Array) -> Callable[[Array], None]:
 def _as_numpy(value: Any) -> Array:
     if hasattr(value, "__array__"):
         return np.asarray(value)
-    return cast(Array, np.from_dlpack(value))
+    return np.asarray(np.from_dlpack(value))
 
 
 def _from_torch(value: Any) -> Incoming:

@@ -10,7 +10,7 @@ of float32 to integers is that of the NKI 0.6.0 release notes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
@@ -28,21 +28,13 @@ class DType:
         name: the NKI name.
         storage: the NumPy dtype of one element in memory.
         kind: int, uint, float, packed (four elements in one) or bool.
-        bits: bits of one element.
+        itemsize: bytes of one element.
     """
 
     name: str
     storage: np.dtype[Any]
     kind: Kind
-
-    @property
-    def bits(self) -> int:
-        return self.itemsize * 8
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element."""
-        return int(self.storage.itemsize)
+    itemsize: int
 
     @property
     def is_integer(self) -> bool:
@@ -59,7 +51,8 @@ class DType:
 
 
 def _row(name: str, storage: Any, kind: Kind) -> DType:
-    return DType(name, np.dtype(storage), kind)
+    row = np.dtype(storage)
+    return DType(name, row, kind, row.itemsize)
 
 
 TABLE: dict[str, DType] = {
@@ -95,7 +88,7 @@ _HINTS = {
 }
 
 
-class UnknownDType(TypeError):
+class UnknownDTypeError(TypeError):
     """A value that names no NKI data type."""
 
 
@@ -103,7 +96,7 @@ def lookup(value: Any) -> DType:
     """The table's row for an NKI name, a NumPy or ml_dtypes dtype, or a torch or JAX dtype.
 
     Raises:
-        UnknownDType: the value names no NKI data type (64-bit floats, complex numbers, objects…).
+        UnknownDTypeError: the value names no NKI data type (64-bit floats, complex numbers, objects…).
     """
     found = TABLE.get(value) if isinstance(value, str) else None
     if found is not None:
@@ -113,7 +106,7 @@ def lookup(value: Any) -> DType:
     found = TABLE.get(name)
     if found is None:
         hint = _HINTS.get(name, f"NKI's data types are {', '.join(TABLE)}")
-        raise UnknownDType(f"{name} is not an NKI data type; {hint}")
+        raise UnknownDTypeError(f"{name} is not an NKI data type; {hint}")
     return found
 
 
@@ -143,7 +136,7 @@ def to_float32(values: Array, dtype: DType) -> Array:
     """The values as float32, as an engine reads them. No copy when they are float32 already."""
     if values.dtype == np.float32:
         return values
-    return cast(Array, values.astype(np.float32))
+    return np.asarray(values.astype(np.float32))
 
 
 def round_tfloat32(values: Array) -> Array:
@@ -152,7 +145,7 @@ def round_tfloat32(values: Array) -> Array:
     odd = (bits >> np.uint32(13)) & np.uint32(1)
     rounded = (bits + np.uint32(0xFFF) + odd) & np.uint32(0xFFFFE000)
     special = (bits & np.uint32(0x7F800000)) == np.uint32(0x7F800000)
-    return cast(Array, np.where(special, bits, rounded).view(np.float32))
+    return np.where(special, bits, rounded).view(np.float32)
 
 
 def float_to_int(values: Array, dtype: DType) -> Array:
@@ -165,8 +158,8 @@ def float_to_int(values: Array, dtype: DType) -> Array:
         top = clipped >= float(high)
         out = np.where(top, 0.0, clipped).astype(dtype.storage)
         out[top] = high
-        return cast(Array, out)
-    return cast(Array, clipped.astype(dtype.storage))
+        return out
+    return np.asarray(clipped.astype(dtype.storage))
 
 
 def write_float32(dst: Array, dtype: DType, values: Array) -> None:

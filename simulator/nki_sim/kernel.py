@@ -18,7 +18,7 @@ import numpy as np
 
 from nki_sim import context
 from nki_sim.arrays import Incoming, Restore, incoming, is_array, outgoing
-from nki_sim.dtypes import Array, UnknownDType
+from nki_sim.dtypes import Array, UnknownDTypeError
 from nki_sim.errors import Broken, Diagnosis, NkiError, NkiTypeError, NkiValidationError, Rule, page, violation
 from nki_sim.hw import NeuronCore, core
 from nki_sim.machine import Machine
@@ -190,9 +190,7 @@ class Kernel:
             return self.function(*args, **kwargs)
         return run(self, *args, **kwargs).result
 
-    def _execute(
-        self, args: Sequence[Any], kwargs: dict[str, Any], hw: NeuronCore, strict: bool, precise: bool
-    ) -> Run:
+    def _execute(self, args: Sequence[Any], kwargs: dict[str, Any], hw: NeuronCore, strict: bool, precise: bool) -> Run:
         machine = Machine(hw, strict=strict, precise=precise)
         bound = self._bind(args, kwargs, hw)
         arrays: list[tuple[NkiTensor, Incoming]] = []
@@ -227,9 +225,7 @@ class Kernel:
         bound.apply_defaults()
         return bound
 
-    def _take_in(
-        self, bound: inspect.BoundArguments, machine: Machine, arrays: list[tuple[NkiTensor, Incoming]]
-    ) -> None:
+    def _take_in(self, bound: inspect.BoundArguments, machine: Machine, arrays: list[tuple[NkiTensor, Incoming]]) -> None:
         seen: dict[int, NkiTensor] = {}
 
         def convert(name: str, value: Any) -> Any:
@@ -251,13 +247,11 @@ class Kernel:
             else:
                 bound.arguments[name] = convert(name, value)
 
-    def _tensor(
-        self, name: str, value: Any, machine: Machine, arrays: list[tuple[NkiTensor, Incoming]]
-    ) -> NkiTensor:
+    def _tensor(self, name: str, value: Any, machine: Machine, arrays: list[tuple[NkiTensor, Incoming]]) -> NkiTensor:
         hw = machine.core
         try:
             given = incoming(value)
-        except UnknownDType as error:
+        except UnknownDTypeError as error:
             raise NkiTypeError(_diagnosis(ARGUMENT_DTYPE, f"argument {name}: {error}", hw, self.name)) from None
         shape = given.array.shape
         if not shape or 0 in shape:
@@ -299,9 +293,7 @@ class Kernel:
         visit(returned)
         return found
 
-    def _check_effect(
-        self, outputs: list[NkiTensor], arrays: list[tuple[NkiTensor, Incoming]], machine: Machine
-    ) -> None:
+    def _check_effect(self, outputs: list[NkiTensor], arrays: list[tuple[NkiTensor, Incoming]], machine: Machine) -> None:
         wrote_input = any(t.storage.host is not None and t.storage.host.written for t, _ in arrays)
         if not outputs and not wrote_input:
             self._found(machine, NO_EFFECT, "returns nothing and writes none of its inputs", ())

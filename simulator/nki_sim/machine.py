@@ -13,8 +13,18 @@ from typing import Any
 import numpy as np
 
 from nki_sim.dtypes import DType
-from nki_sim.errors import Broken, Diagnosis, NkiError, NkiTypeError, NkiValidationError, NkiWarning, Report, Rule
-from nki_sim.errors import page, violation
+from nki_sim.errors import (
+    Broken,
+    Diagnosis,
+    NkiError,
+    NkiTypeError,
+    NkiValidationError,
+    NkiWarning,
+    Report,
+    Rule,
+    page,
+    violation,
+)
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ComputeInstruction, Instruction, OperandSpec, free, partitions
 from nki_sim.isa.enums import dependency
@@ -22,7 +32,7 @@ from nki_sim.memory import FULL, NONE, Memory, MemoryRegion, Storage
 from nki_sim.program import ABSENT, SCALAR, Plan, Program, Slot
 from nki_sim.psum import Accumulation, State
 from nki_sim.source import Site, call_chain, call_site
-from nki_sim.tensor import NkiTensor, OutOfRange
+from nki_sim.tensor import NkiTensor, OutOfRangeError
 
 NEVER_WRITTEN = Rule(
     "ndarray.uninitialised",
@@ -48,7 +58,9 @@ OUT_OF_RANGE = Rule(
     page=page("api/generated/nki.isa.dma_copy.html"),
     enforce="runtime",
 )
-NOT_A_TILE = Rule("kernel.operand_type", "an operand is a tensor of this kernel", page=page("get-started/nki-language-guide.html"))
+NOT_A_TILE = Rule(
+    "kernel.operand_type", "an operand is a tensor of this kernel", page=page("get-started/nki-language-guide.html")
+)
 
 
 class Machine:
@@ -122,7 +134,7 @@ class Machine:
                 self._before_write(ins, plan.slots[i].name, values[i])
         try:
             plan.body(*[v.array if type(v) is NkiTensor else v for v in values])
-        except OutOfRange as oob:
+        except OutOfRangeError as oob:
             what = f"runtime index {oob.index} is outside its dimension of size {oob.size}"
             raise self.error(ins, OUT_OF_RANGE, Broken(what)) from None
 
@@ -141,7 +153,7 @@ class Machine:
                 flat.append(SCALAR)
                 flat.append(program.constant(value))
         frame = sys._getframe(4)  # _record, issue, __post_init__, __init__, then whoever called the class
-        while frame.f_globals.get("__name__", "").startswith("nki_sim") and frame.f_back is not None:
+        while frame.f_globals.get("__name__", "")[:7] == "nki_sim" and frame.f_back is not None:
             frame = frame.f_back
         program.append(number, program.site_index(frame.f_code, frame.f_lasti), flat)
         if ins.name:
@@ -197,8 +209,11 @@ class Machine:
         if spec.scalar and value is None:
             return
         what = f"{name} is {_kind_of(value)}, not a tile" + (" or a scalar" if spec.scalar else "")
-        fix = "load it first: nl.load(x), or nisa.dma_copy(dst=<tile>, src=x)" if hasattr(value, "__array__") else (
-            "pass x.data of a grid cell" if hasattr(value, "data") else "pass a tensor made by nl.ndarray")
+        fix = (
+            "load it first: nl.load(x), or nisa.dma_copy(dst=<tile>, src=x)"
+            if hasattr(value, "__array__")
+            else ("pass x.data of a grid cell" if hasattr(value, "data") else "pass a tensor made by nl.ndarray")
+        )
         raise self.error(ins, NOT_A_TILE, Broken(what, name, fix=fix, error=NkiTypeError))
 
     # -- what memory has to say --------------------------------------------------------------------------------------
@@ -320,9 +335,7 @@ class Machine:
             registry={},
         )
 
-    def add_dependency(
-        self, consumer: Instruction, producers: Iterable[Instruction], kind: dependency | None
-    ) -> None:
+    def add_dependency(self, consumer: Instruction, producers: Iterable[Instruction], kind: dependency | None) -> None:
         """Keep an explicit order between instructions for the timing model."""
         self.dependencies.append((consumer.step, tuple(p.step for p in producers), kind))
 

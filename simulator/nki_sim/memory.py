@@ -9,7 +9,7 @@ use) is known: see :mod:`nki_sim.placement`; until then it has bytes of its own.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -151,7 +151,6 @@ class Allocation:
     born: int
     last: int = -1
     placed: int | None = None
-    overlap: list[Allocation] = field(default_factory=list, repr=False)
 
     @property
     def partitions(self) -> int:
@@ -196,17 +195,17 @@ class Storage:
 
     __slots__ = (
         "accumulation", "allocation", "base", "bytes", "clobbers", "host", "itemsize", "mask", "mask_itemsize",
-        "neighbours", "pitch", "poisoned", "row_elems", "state", "views",
+        "neighbours", "on_chip", "pitch", "poisoned", "row_elems", "state", "views",
     )  # fmt: skip
 
     def __init__(self, allocation: Allocation, data: Array, pitch: int, base: int = 0, itemsize: int | None = None):
         self.allocation = allocation
+        self.on_chip = allocation.region.on_chip
         self.bytes = data
         self.pitch = pitch
         self.base = base
         self.itemsize = itemsize or allocation.dtype.itemsize
-        dims = allocation.shape[1:] if allocation.region.on_chip else allocation.shape
-        self.row_elems = math.prod(dims)
+        self.row_elems = math.prod(allocation.shape[1:] if self.on_chip else allocation.shape)
         self.state = NONE
         self.mask: Array | None = None
         self.mask_itemsize = self.itemsize
@@ -280,6 +279,8 @@ class Memory:
         self.core = core
         self.precise = precise
         self.allocations: list[Allocation] = []
+        self._good: dict[tuple[tuple[int, ...], DType, MemoryRegion], int] = {}
+        """Checked shapes, and the bytes that a tensor of each takes."""
         self._arenas: dict[MemoryRegion, Array] = {}
         self._explicit: dict[MemoryRegion, list[Storage]] = {MemoryRegion.sbuf: [], MemoryRegion.psum: []}
 
@@ -302,18 +303,18 @@ class Memory:
         Raises:
             NkiValidationError: a shape, buffer or address that the memory does not have.
         """
-        where = self._checked_address(shape, dtype, region, address)
+        known = self._good.get((shape, dtype, region)) if address is None else None
+        where = self._checked_address(shape, dtype, region, address) if known is None else None
         allocation = Allocation(len(self.allocations), region, shape, dtype, name, site, role, where, step)
         stored = self.stored(dtype)
-        if region.on_chip:
-            row = math.prod(shape[1:]) * stored.storage.itemsize
-            if where is not None and stored is dtype:
-                storage = self._place(allocation, where)
-            else:
-                storage = Storage(allocation, np.empty(shape[0] * row, np.uint8), row, itemsize=stored.itemsize)
+        if where is not None and stored is dtype:
+            storage = self._place(allocation, where)
         else:
-            count = math.prod(shape)
-            storage = Storage(allocation, np.empty(count * stored.itemsize, np.uint8), 0, itemsize=stored.itemsize)
+            size = known or math.prod(shape) * stored.itemsize
+            self._good[shape, dtype, region] = size
+            storage = Storage(allocation, np.empty(size, np.uint8), 0, itemsize=stored.itemsize)
+            if storage.on_chip:
+                storage.pitch = storage.row_elems * stored.itemsize
         self.allocations.append(allocation)
         return storage
 
@@ -413,8 +414,6 @@ class Memory:
         storage.neighbours = [other for other in self._explicit[region] if overlaps(other.allocation, allocation)]
         for other in storage.neighbours:
             other.neighbours.append(storage)
-            other.allocation.overlap.append(allocation)
-            allocation.overlap.append(other.allocation)
         if not storage.neighbours:
             rows = arena.reshape(self.core.partitions, pitch)
             block = rows[where[0] : where[0] + allocation.partitions, where[1] : where[1] + allocation.row_bytes]

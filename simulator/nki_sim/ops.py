@@ -76,7 +76,7 @@ _ERFC = (
 )  # fmt: skip
 
 
-def erf(x: Array) -> Array:
+def erf(x: Array) -> Any:
     """The error function, to 2e-7 (far closer than the engine's piecewise polynomials).
 
     A Taylor series near zero and the Chebyshev fit of erfc of "Numerical Recipes" (6.2) elsewhere.
@@ -102,36 +102,36 @@ def _sigmoid(x: Array) -> Array:
     return np.asarray(1.0 / (1.0 + np.exp(-x)))
 
 
-def _softplus(x: Array) -> Array:
-    return np.logaddexp(x, np.float32(0.0))  # type: ignore[no-any-return]
+def _softplus(x: Array) -> Any:
+    return np.logaddexp(x, np.float32(0.0))
 
 
-def _sin(x: Array) -> Array:
+def _sin(x: Array) -> Any:
     """Sine as the Scalar Engine has it: right in [-pi, pi], a cubic beyond (sin(9.0) is about 27.65)."""
     pi = np.float32(math.pi)
     d = np.abs(x) - pi
     return np.where(d <= 0, np.sin(x), np.sign(x) * (d * d * d / np.float32(6.0) - d))
 
 
-def _normal_density(x: Array) -> Array:
-    return np.exp(-0.5 * x * x) * np.float32(1.0 / math.sqrt(2.0 * math.pi))  # type: ignore[no-any-return]
+def _normal_density(x: Array) -> Any:
+    return np.exp(-0.5 * x * x) * np.float32(1.0 / math.sqrt(2.0 * math.pi))
 
 
-def _normal_cdf(x: Array) -> Array:
+def _normal_cdf(x: Array) -> Any:
     return np.float32(0.5) * (np.float32(1.0) + erf(x * np.float32(math.sqrt(0.5))))
 
 
-def _gelu_tanh(x: Array) -> Array:
+def _gelu_tanh(x: Array) -> Any:
     inner = np.float32(math.sqrt(2.0 / math.pi)) * (x + np.float32(0.044715) * x * x * x)
     return np.float32(0.5) * x * (np.float32(1.0) + np.tanh(inner))
 
 
-def _gelu_sigmoid_dx(x: Array) -> Array:
+def _gelu_sigmoid_dx(x: Array) -> Any:
     s = _sigmoid(np.float32(1.702) * x)
     return s + np.float32(1.702) * x * s * (1 - s)
 
 
-def _silu_dx(x: Array) -> Array:
+def _silu_dx(x: Array) -> Any:
     s = _sigmoid(x)
     return s * (1 + x * (1 - s))
 
@@ -151,8 +151,8 @@ def _logical_right_shift(x: Array, y: Array) -> Array:
     return np.asarray(shifted).view(x.dtype)
 
 
-def _power(x: Array, y: Array) -> Array:
-    return np.power(x, y)  # type: ignore[no-any-return]
+def _power(x: Array, y: Array) -> Any:
+    return np.power(x, y)
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ ACTIVATIONS = frozenset(name for name, op in TABLE.items() if op.activate is not
 REDUCTIONS = frozenset(name for name, op in TABLE.items() if op.reduce is not None)
 
 
-class UnknownOperator(TypeError):
+class UnknownOperatorError(TypeError):
     """A value given as ``op`` that is no operator of ``nki.language``."""
 
 
@@ -243,7 +243,7 @@ def lookup(value: Any) -> Operator:
     """The operator behind ``nl.add`` and its like.
 
     Raises:
-        UnknownOperator: anything else, with the operator that was probably meant.
+        UnknownOperatorError: anything else, with the operator that was probably meant.
     """
     found = value if isinstance(value, Operator) else getattr(value, "operator", None)
     if isinstance(found, Operator):
@@ -253,9 +253,9 @@ def lookup(value: Any) -> Operator:
     meant = _MOVED.get(name, name)
     if meant in TABLE and not isinstance(value, str):
         origin = f"{module}.{name}" if module.startswith("numpy") or isinstance(value, np.ufunc) else f"nl.{name}"
-        raise UnknownOperator(f"{origin} is not an operator; write op=nl.{meant}")
+        raise UnknownOperatorError(f"{origin} is not an operator; write op=nl.{meant}")
     if meant in TABLE:
-        raise UnknownOperator(f"op must be an object, not the string {value!r}; write op=nl.{meant}")
+        raise UnknownOperatorError(f"op must be an object, not the string {value!r}; write op=nl.{meant}")
     near = difflib.get_close_matches(str(name), TABLE, n=1)
     hint = f"; did you mean nl.{near[0]}?" if near else f"; operators are {', '.join(TABLE)}"
-    raise UnknownOperator(f"{name} is not an operator of nki.language{hint}")
+    raise UnknownOperatorError(f"{name} is not an operator of nki.language{hint}")

@@ -123,9 +123,7 @@ def _covered(tiles: Iterable[Allocation]) -> int:
     return total
 
 
-def _overflow(
-    found: Occupancy, core: NeuronCore, rule: Rule, alive: list[Allocation], total: int
-) -> Diagnosis:
+def _overflow(found: Occupancy, core: NeuronCore, rule: Rule, alive: list[Allocation], total: int) -> Diagnosis:
     label = found.region.value.upper()
     largest = sorted(alive, key=lambda a: (-a.row_bytes, a.id))
     notes = [f"{a.row_bytes:>7} bytes  {a.label}: {a.words()}" + (f", line {a.line}" if a.line else "") for a in largest[:10]]

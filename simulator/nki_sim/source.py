@@ -12,7 +12,6 @@ import linecache
 import re
 import sys
 import textwrap
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType
@@ -21,12 +20,17 @@ CELL_PREFIX = "<nki cell "
 """File names of ``%%nki`` cells start with this; the notebook side registers them in ``linecache``."""
 
 
-@dataclass(frozen=True)
 class Site:
     """One place in the user's code."""
 
-    code: CodeType
-    lasti: int
+    __slots__ = ("code", "lasti")
+
+    def __init__(self, code: CodeType, lasti: int):
+        self.code = code
+        self.lasti = lasti
+
+    def __repr__(self) -> str:
+        return f"<{self.place}>"
 
     @property
     def filename(self) -> str:
@@ -151,6 +155,29 @@ def _span(code: CodeType, lasti: int) -> tuple[int, int, int, int]:
     return line, line, -1, -1
 
 
+class StaticSite(Site):
+    """A place found by reading the source instead of running it."""
+
+    __slots__ = ("_filename", "_function", "_span")
+
+    def __init__(self, filename: str, function: str, span: tuple[int, int, int, int]):
+        self._filename = filename
+        self._function = function
+        self._span = span
+
+    @property
+    def filename(self) -> str:
+        return self._filename
+
+    @property
+    def function(self) -> str:
+        return self._function
+
+    @property
+    def span(self) -> tuple[int, int, int, int]:
+        return self._span
+
+
 TRACE_ROOTS: set[CodeType] = set()
 """Code objects that run a kernel: what is above them on the stack is not the kernel's."""
 
@@ -172,7 +199,9 @@ def user_frame(depth: int = 1) -> FrameType | None:
 
 def call_site(depth: int = 1) -> Site | None:
     """The user's line that led here, or ``None`` when nobody but this package is on the stack."""
-    frame = user_frame(depth + 1)
+    frame: FrameType | None = sys._getframe(depth + 1)
+    while frame is not None and frame.f_globals.get("__name__", "")[:7] == _PACKAGE:
+        frame = frame.f_back
     return None if frame is None else Site(frame.f_code, frame.f_lasti)
 
 

@@ -16,7 +16,16 @@ import numpy as np
 
 from nki_sim import dtypes
 from nki_sim.dtypes import Array, DType
-from nki_sim.errors import NkiAssertionError, NkiError, NkiIndexError, NkiTypeError, NkiValidationError, Rule, fail, page
+from nki_sim.errors import (
+    NkiAssertionError,
+    NkiError,
+    NkiIndexError,
+    NkiTypeError,
+    NkiValidationError,
+    Rule,
+    fail,
+    page,
+)
 from nki_sim.memory import Memory, MemoryRegion, Storage
 
 _TENSOR = page("api/generated/nki.language.NkiTensor.html")
@@ -90,9 +99,7 @@ AP_PARTITION = Rule(
 )
 AP_OFFSET = Rule("ap.offset_const", "offset is a compile-time int", fix="runtime offsets go to scalar_offset", page=_APS)
 AP_EXCLUSIVE = Rule("ap.offsets_exclusive", "at most one of scalar_offset and vector_offset", page=_APS)
-AP_SCALAR = Rule(
-    "ap.scalar_offset", "scalar_offset is a (1, 1) tensor in SBUF or a VirtualRegister", page=_APS
-)
+AP_SCALAR = Rule("ap.scalar_offset", "scalar_offset is a (1, 1) tensor in SBUF or a VirtualRegister", page=_APS)
 AP_VECTOR = Rule("ap.vector_offset_dim0", "vector_offset needs indirect_dim=0 and a tensor in HBM", page=_APS)
 DYNAMIC_ONCE = Rule("tensor.select_dynamic_once", "a tensor is indexed by a runtime value at most once", page=_TENSOR)
 DYNAMIC_PARTITION = Rule(
@@ -201,12 +208,14 @@ class NkiTensor:
 
     @property
     def on_chip(self) -> bool:
-        return self.storage.allocation.region.on_chip
+        return self.storage.on_chip
 
     @property
     def row_elems(self) -> int:
         """Elements of this view's dtype that the whole tensor keeps in one partition (in all, for HBM)."""
-        return self.storage.row_elems * self.storage.allocation.dtype.itemsize // self.info.itemsize
+        storage = self.storage
+        own = storage.allocation.dtype
+        return storage.row_elems if own is self.info else storage.row_elems * own.itemsize // self.info.itemsize
 
     @property
     def start_partition(self) -> int:
@@ -256,13 +265,16 @@ class NkiTensor:
         size, offset, strides = stored.itemsize, self.offset, self.strides
         if self.dynamic is not None:
             offset += resolve(self.dynamic, self)
-        if storage.pitch:
-            row = self.row_elems
-            start = storage.base + offset // row * storage.pitch + offset % row * size
-            steps = (strides[0] // row * storage.pitch, *(s * size for s in strides[1:]))
+        if storage.on_chip:
+            row, pitch = self.row_elems, storage.pitch
+            start = storage.base + offset // row * pitch + offset % row * size
+            if len(strides) == 2:
+                steps: tuple[int, ...] = (strides[0] // row * pitch, strides[1] * size)
+            else:
+                steps = (strides[0] // row * pitch, *[s * size for s in strides[1:]])
         else:
             start = storage.base + offset * size
-            steps = tuple(s * size for s in strides)
+            steps = (strides[0] * size, strides[1] * size) if len(strides) == 2 else tuple([s * size for s in strides])
         array: Array = np.ndarray(self.shape, stored.storage, storage.bytes.data, start, steps)
         if self.dynamic is None:
             self._array = array
@@ -284,13 +296,14 @@ class NkiTensor:
         """All that a shape, dtype, space or alignment check can depend on."""
         found = self._sig
         if found is None:
+            kind = None if self.dynamic is None else self.dynamic.kind
             region = self.storage.allocation.region
-            if region.on_chip:
+            if self.storage.on_chip:
                 where = self.start_byte if region is MemoryRegion.psum else 0
-                found = (self.info.name, region.name, self.shape, self.strides, self.row_elems,
-                         self.start_partition, where, self.dynamic and self.dynamic.kind)  # fmt: skip
+                found = (self.info.name, region.value, self.shape, self.strides, self.row_elems,
+                         self.start_partition, where, kind)  # fmt: skip
             else:
-                found = (self.info.name, region.name, self.shape, self.strides, self.dynamic and self.dynamic.kind)
+                found = (self.info.name, region.value, self.shape, self.strides, kind)
             self._sig = found
         return found
 
@@ -306,6 +319,12 @@ class NkiTensor:
         keys = key if isinstance(key, tuple) else (key,)
         shape, strides = self.shape, self.strides
         ndim = len(shape)
+        if len(keys) == ndim:
+            for item in keys:
+                if type(item) is not slice:
+                    break
+            else:
+                return self._slices(keys)
         if len(keys) != ndim or Ellipsis in keys:
             keys = self._spread(keys)
         offset = self.offset
@@ -313,7 +332,7 @@ class NkiTensor:
         new_strides: list[int] = []
         dropped: list[tuple[int, int]] = []
         dynamic = self.dynamic
-        on_chip = self.on_chip
+        on_chip = self.storage.on_chip
         for dim, item in enumerate(keys):
             size, stride = shape[dim], strides[dim]
             if isinstance(item, slice):
@@ -352,6 +371,22 @@ class NkiTensor:
                 new_shape.insert(position, 1)
                 new_strides.insert(position, stride)
         return NkiTensor(self.storage, self.memory, self.info, tuple(new_shape), tuple(new_strides), offset, dynamic)
+
+    def _slices(self, keys: tuple[slice, ...]) -> NkiTensor:
+        """Index with one slice per dimension: the common case."""
+        offset, strides, sizes, steps = self.offset, self.strides, [], []
+        for dim, item in enumerate(keys):
+            start, stop, stride = item.start, item.stop, strides[dim]
+            if type(start) is int and type(stop) is int and item.step is None and 0 <= start < stop <= self.shape[dim]:
+                sizes.append(stop - start)
+                steps.append(stride)
+                offset += start * stride
+            else:
+                first, count, step = self._slice(dim, item)
+                sizes.append(count)
+                steps.append(stride * step)
+                offset += first * stride
+        return NkiTensor(self.storage, self.memory, self.info, tuple(sizes), tuple(steps), offset, self.dynamic)
 
     def _spread(self, keys: tuple[Any, ...]) -> tuple[Any, ...]:
         dots = [i for i, item in enumerate(keys) if item is Ellipsis]
@@ -487,9 +522,7 @@ class NkiTensor:
         if self.on_chip and dim == 0:
             raise self._error(EXPAND, "a dimension before the partition dimension")
         stride = self.strides[dim] * self.shape[dim] if dim < self.ndim else 1
-        return self._new(
-            (*self.shape[:dim], 1, *self.shape[dim:]), (*self.strides[:dim], stride, *self.strides[dim:])
-        )
+        return self._new((*self.shape[:dim], 1, *self.shape[dim:]), (*self.strides[:dim], stride, *self.strides[dim:]))
 
     def squeeze_dim(self, dim: int) -> NkiTensor:
         """Without the dimension ``dim``, whose size is 1."""
@@ -498,9 +531,7 @@ class NkiTensor:
             raise self._error(SQUEEZE, f"squeeze_dim({dim}) of a {self.ndim}-D on-chip tensor")
         if self.shape[dim] != 1:
             raise self._error(SQUEEZE, f"dimension {dim} has size {self.shape[dim]}")
-        return self._new(
-            self.shape[:dim] + self.shape[dim + 1 :], self.strides[:dim] + self.strides[dim + 1 :]
-        )
+        return self._new(self.shape[:dim] + self.shape[dim + 1 :], self.strides[:dim] + self.strides[dim + 1 :])
 
     def reshape_dim(self, dim: int, shape: Sequence[int]) -> NkiTensor:
         """One dimension split into several; one size may be -1."""
@@ -528,7 +559,8 @@ class NkiTensor:
             raise self._error(FLATTEN, f"dimensions {first} to {last} are not contiguous in memory")
         size, stride = merged[0]
         return self._new(
-            (*self.shape[:first], size, *self.shape[last + 1 :]), (*self.strides[:first], stride, *self.strides[last + 1 :])
+            (*self.shape[:first], size, *self.shape[last + 1 :]),
+            (*self.strides[:first], stride, *self.strides[last + 1 :]),
         )
 
     def reshape(self, shape: Sequence[int]) -> NkiTensor:
@@ -780,7 +812,7 @@ def check_scalar_index(base: NkiTensor, index: Any) -> None:
         raise base._error(AP_SCALAR, f"index of type {type(index).__name__}", NkiTypeError)
 
 
-class OutOfRange(Exception):
+class OutOfRangeError(Exception):
     """A runtime index points outside its tensor; the instruction decides what that means."""
 
     def __init__(self, index: int, size: int):
@@ -800,7 +832,7 @@ def resolve(dynamic: Dynamic, view: NkiTensor) -> int:
     """Elements that a scalar runtime offset adds.
 
     Raises:
-        OutOfRange: the access would leave the tensor.
+        OutOfRangeError: the access would leave the tensor.
     """
     if dynamic.kind != "scalar":
         return 0
@@ -814,5 +846,5 @@ def resolve(dynamic: Dynamic, view: NkiTensor) -> int:
         end = view.offset + added + span(view.shape, view.strides)
         inside = value >= 0 and end < view.row_elems
     if not inside:
-        raise OutOfRange(value, dynamic.size)
+        raise OutOfRangeError(value, dynamic.size)
     return added

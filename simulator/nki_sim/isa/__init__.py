@@ -54,4 +54,29 @@ INSTRUCTIONS: dict[str, type[Instruction]] = {
 }
 """Every instruction by its name."""
 
-__all__ = ["INSTRUCTIONS", "Instruction", *INSTRUCTIONS]
+__all__ = [
+    "INSTRUCTIONS",
+    "Instruction",
+    "activation",
+    "activation_reduce",
+    "affine_select",
+    "bn_aggr",
+    "bn_stats",
+    "dma_copy",
+    "dma_transpose",
+    "iota",
+    "memset",
+    "nc_matmul",
+    "nc_stream_shuffle",
+    "nc_transpose",
+    "reciprocal",
+    "scalar_tensor_tensor",
+    "select_reduce",
+    "tensor_copy",
+    "tensor_copy_predicated",
+    "tensor_reduce",
+    "tensor_scalar",
+    "tensor_scalar_reduce",
+    "tensor_tensor",
+    "tensor_tensor_scan",
+]

@@ -14,7 +14,8 @@ from nki_sim.hw import NeuronCore
 from nki_sim.isa.accumulator import accumulator
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, column, free, instruction, partitions, read, write
 from nki_sim.isa.checks import one_of_commands
-from nki_sim.isa.enums import engine, reduce_cmd
+from nki_sim.isa.enums import engine
+from nki_sim.isa.enums import reduce_cmd as ReduceCmd  # noqa: N812 - a field has the enum's name
 from nki_sim.isa.values import column_loader, is_plain_f32, loader, storer
 from nki_sim.ops import Operator
 from nki_sim.tensor import NkiTensor
@@ -62,13 +63,13 @@ class ScalarActivation(ComputeInstruction):
     reduce_op: Any
     reduce_res: NkiTensor | None
 
-    def command(self) -> reduce_cmd:
+    def command(self) -> ReduceCmd:
         """What happens to the reduce registers."""
         raise NotImplementedError
 
     def __post_init__(self) -> None:
         command = self.command()
-        if isinstance(command, reduce_cmd) and command is not reduce_cmd.idle:
+        if isinstance(command, ReduceCmd) and command is not ReduceCmd.idle:
             accumulator("scalar").start(self, command)
         super().__post_init__()
         if context.core().gen == 2 and self.bias is not None and ops.lookup(self.op).name == "copy":
@@ -148,7 +149,7 @@ class ScalarActivation(ComputeInstruction):
 
     @rule("activation.reduce_cmd", "reduce_cmd is idle, reset, reduce or reset_reduce", page=_PAGE)
     def commands(self, core: NeuronCore) -> Broken | None:
-        legal = (reduce_cmd.idle, reduce_cmd.reset, reduce_cmd.reduce, reduce_cmd.reset_reduce)
+        legal = (ReduceCmd.idle, ReduceCmd.reset, ReduceCmd.reduce, ReduceCmd.reset_reduce)
         return one_of_commands(self.command(), *legal)
 
     @rule("activation.reduce_res_shape", "reduce_res has shape (data.shape[0], 1)", page=_PAGE)
@@ -235,15 +236,15 @@ class activation(ScalarActivation):
     scale: float | NkiTensor = column(ON_CHIP, default=1.0)
     reduce_op: Any = None
     reduce_res: NkiTensor | None = write(ON_CHIP, default=None)
-    reduce_cmd: reduce_cmd = reduce_cmd.idle
+    reduce_cmd: ReduceCmd = ReduceCmd.idle
     name: str | None = None
 
-    def command(self) -> reduce_cmd:
+    def command(self) -> ReduceCmd:
         return self.reduce_cmd
 
     def body(self, core: NeuronCore) -> Body:
         evaluate = self.evaluate()
-        if self.command() is not reduce_cmd.idle or self.reduce_res is not None:
+        if self.command() is not ReduceCmd.idle or self.reduce_res is not None:
             return self.reducing_body(evaluate)
         op, shape = ops.lookup(self.op), self.dst.shape
         plain = is_plain_f32(self.dst, self.data) and shape == self.data.shape and op.domain is None
@@ -286,8 +287,8 @@ class activation_reduce(ScalarActivation):
     scale: float | NkiTensor = column(ON_CHIP, default=1.0)
     name: str | None = None
 
-    def command(self) -> reduce_cmd:
-        return reduce_cmd.reset_reduce
+    def command(self) -> ReduceCmd:
+        return ReduceCmd.reset_reduce
 
     @rule("activation_reduce.reduce_op", "reduce_op is nl.add", page=isa_page("activation_reduce"))
     def reduce_operator(self, core: NeuronCore) -> Broken | None:

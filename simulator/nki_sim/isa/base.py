@@ -105,10 +105,11 @@ F = TypeVar("F", bound="Callable[..., Any]")
 @dataclass_transform(eq_default=False, field_specifiers=(read, write, update, column, scalar_or_tile, immediate))
 def instruction(cls: T) -> T:
     """Make a class an instruction: constructor from its fields, operands and rules collected."""
-    made = dataclass(eq=False, repr=False)(cls)
+    made: Any = dataclass(eq=False, repr=False)(cls)
     made.__init__.__qualname__ = f"{cls.__name__}.__init__"
     made.collect()
-    return made  # type: ignore[no-any-return]
+    instruction_class: T = made
+    return instruction_class
 
 
 def partitions(tile: NkiTensor) -> int:
@@ -407,9 +408,7 @@ class ComputeInstruction(Instruction):
     def vector_sbuf(self, core: NeuronCore) -> Broken | None:
         return self._too_many(core, (engine.vector,), MemoryRegion.sbuf, 65536)
 
-    @_elements_rule(
-        "hw.vector.free_elems_le_4k_psum", "the Vector Engine takes at most 4096 elements per partition from PSUM"
-    )
+    @_elements_rule("hw.vector.free_elems_le_4k_psum", "the Vector Engine takes at most 4096 elements per partition from PSUM")
     def vector_psum(self, core: NeuronCore) -> Broken | None:
         return self._too_many(core, (engine.vector,), MemoryRegion.psum, 4096)
 

@@ -11,9 +11,11 @@ from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import Instruction
-from nki_sim.isa.enums import dge_mode, engine, oob_mode
+from nki_sim.isa.enums import dge_mode as DgeMode  # noqa: N812 - fields have the enums' names
+from nki_sim.isa.enums import engine as Engine  # noqa: N812
+from nki_sim.isa.enums import oob_mode as OobMode  # noqa: N812
 from nki_sim.memory import MemoryRegion
-from nki_sim.tensor import Dynamic, NkiTensor, OutOfRange
+from nki_sim.tensor import Dynamic, NkiTensor, OutOfRangeError
 
 _PAGE = isa_page("dma_copy")
 
@@ -21,13 +23,13 @@ _PAGE = isa_page("dma_copy")
 class DmaInstruction(Instruction):
     """An instruction of the DMA engines: its operands are access patterns over HBM and SBUF."""
 
-    runs_on = engine.dma
+    runs_on = Engine.dma
 
     dst: NkiTensor
     src: NkiTensor
     priority: int | None
-    dge_mode: dge_mode
-    oob_mode: oob_mode
+    dge_mode: DgeMode
+    oob_mode: OobMode
 
     def dynamic(self) -> Iterator[tuple[str, NkiTensor, Dynamic]]:
         """Operands whose address is decided at run time."""
@@ -38,7 +40,7 @@ class DmaInstruction(Instruction):
     @rule("kernel.enum_members", "dge_mode and oob_mode are members of nisa.dge_mode and nisa.oob_mode",
           page=_PAGE, fix="write dge_mode=nisa.dge_mode.hwdge, not a number")  # fmt: skip
     def enums(self, core: NeuronCore) -> Broken | None:
-        for name, kind in (("dge_mode", dge_mode), ("oob_mode", oob_mode)):
+        for name, kind in (("dge_mode", DgeMode), ("oob_mode", OobMode)):
             if not isinstance(getattr(self, name), kind):
                 return Broken(f"{name} is {getattr(self, name)!r}", name, error=TypeError)
         return None
@@ -56,10 +58,10 @@ class DmaInstruction(Instruction):
         return None
 
     @rule("dma_copy.none_static_only", "dge_mode.none takes compile-time addresses only", page=_PAGE,
-          why="its descriptors are written before the kernel starts", fix="use dge_mode.unknown or swdge")  # fmt: skip
+          why="its descriptors are written before the kernel starts", fix="use DgeMode.unknown or swdge")  # fmt: skip
     def static_only(self, core: NeuronCore) -> Broken | None:
         for name, _, _ in self.dynamic():
-            if self.dge_mode is dge_mode.none:
+            if self.dge_mode is DgeMode.none:
                 return Broken(f"{name} has a runtime offset with dge_mode none", name)
         return None
 
@@ -94,12 +96,12 @@ class Rows:
         ``anchor`` is the view of the first row; the rows follow it in memory.
 
         Raises:
-            OutOfRange: an index is outside and the mode is not skip.
+            OutOfRangeError: an index is outside and the mode is not skip.
         """
         rows = index.astype(np.int64).reshape(-1)[: self.count]
         inside = (rows >= 0) & (rows < min(self.size, self.whole))
         if not inside.all() and not self.skip:
-            raise OutOfRange(int(rows[~inside][0]), self.size)
+            raise OutOfRangeError(int(rows[~inside][0]), self.size)
         table = np.lib.stride_tricks.as_strided(anchor, (min(self.size, self.whole), *self.shape[1:]), self.strides)
         lanes = np.flatnonzero(inside)
         return table, lanes, rows[lanes]

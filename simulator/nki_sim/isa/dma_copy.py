@@ -11,7 +11,9 @@ from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import DMA_REACH, Body, instruction, read, write
 from nki_sim.isa.dma import DmaInstruction, Rows, index_of
-from nki_sim.isa.enums import dge_mode, engine, oob_mode
+from nki_sim.isa.enums import dge_mode as DgeMode  # noqa: N812 - fields have the enums' names
+from nki_sim.isa.enums import engine as Engine  # noqa: N812
+from nki_sim.isa.enums import oob_mode as OobMode  # noqa: N812
 from nki_sim.memory import MemoryRegion
 from nki_sim.tensor import NkiTensor
 
@@ -35,9 +37,9 @@ class dma_copy(DmaInstruction):
     dst: NkiTensor = write(DMA_REACH, "dma_copy.no_psum_dst")
     src: NkiTensor = read(DMA_REACH, "dma_copy.no_psum_src")
     priority: int | None = None
-    oob_mode: oob_mode = oob_mode.error
-    dge_mode: dge_mode = dge_mode.unknown
-    engine: engine = engine.unknown
+    oob_mode: OobMode = OobMode.error
+    dge_mode: DgeMode = DgeMode.unknown
+    engine: Engine = Engine.unknown
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -72,26 +74,26 @@ class dma_copy(DmaInstruction):
     @rule("dma_copy.hwdge_gen3", "dge_mode hwdge exists on trn2 and newer", page=_PAGE,
           why="the descriptor generation hardware came with NeuronCore-v3", fix="leave dge_mode out")  # fmt: skip
     def hwdge_generation(self, core: NeuronCore) -> Broken | None:
-        bad = self.dge_mode is dge_mode.hwdge and not core.hwdge
+        bad = self.dge_mode is DgeMode.hwdge and not core.hwdge
         return Broken(f"dge_mode hwdge on {core.target}", "dge_mode") if bad else None
 
     @rule("dma_copy.hwdge_same_dtype", "with hwdge src and dst have the same dtype", page=_PAGE, gens=(3, 4),
           fix="reinterpret with .view(dtype), or convert on chip with nisa.tensor_copy")  # fmt: skip
     def hwdge_dtype(self, core: NeuronCore) -> Broken | None:
-        if self.dge_mode is dge_mode.hwdge and self.src.dtype != self.dst.dtype:
+        if self.dge_mode is DgeMode.hwdge and self.src.dtype != self.dst.dtype:
             return Broken(f"src is {self.src.dtype}, dst is {self.dst.dtype} with dge_mode hwdge", "dst")
         return None
 
     @rule("dma_copy.hwdge_no_indirect", "hwdge does not gather or scatter", page=_PAGE, gens=(3, 4),
           fix="use dge_mode.swdge or unknown")  # fmt: skip
     def hwdge_indirect(self, core: NeuronCore) -> Broken | None:
-        return self._indirect_mode((dge_mode.hwdge,), "hwdge")
+        return self._indirect_mode((DgeMode.hwdge,), "hwdge")
 
     @rule("dma_copy.vector_offset_mode", "vector_offset needs dge_mode swdge or unknown", page=_PAGE)
     def indirect_mode(self, core: NeuronCore) -> Broken | None:
-        return self._indirect_mode((dge_mode.hwdge, dge_mode.none), self.dge_mode.name)
+        return self._indirect_mode((DgeMode.hwdge, DgeMode.none), self.dge_mode.name)
 
-    def _indirect_mode(self, bad: tuple[dge_mode, ...], label: str) -> Broken | None:
+    def _indirect_mode(self, bad: tuple[DgeMode, ...], label: str) -> Broken | None:
         for name, _, how in self.dynamic():
             if how.kind == "vector" and self.dge_mode in bad:
                 return Broken(f"{name} has a vector_offset with dge_mode {label}", name)
@@ -99,11 +101,11 @@ class dma_copy(DmaInstruction):
 
     @rule("dma_copy.hwdge_engine", "engine is sync or scalar, and given with dge_mode hwdge only", page=_PAGE)
     def queue_engine(self, core: NeuronCore) -> Broken | None:
-        if not isinstance(self.engine, engine):
+        if not isinstance(self.engine, Engine):
             return Broken(f"engine is {self.engine!r}", "engine", error=TypeError)
-        if self.engine is engine.unknown:
+        if self.engine is Engine.unknown:
             return None
-        if self.dge_mode is not dge_mode.hwdge or self.engine not in (engine.sync, engine.scalar):
+        if self.dge_mode is not DgeMode.hwdge or self.engine not in (Engine.sync, Engine.scalar):
             return Broken(f"engine {self.engine.name} with dge_mode {self.dge_mode.name}", "engine")
         return None
 
@@ -121,7 +123,7 @@ class dma_copy(DmaInstruction):
         move = _mover(self.dst, self.src)
         if self.dst_index is None and self.src_index is None:
             return lambda dst, src, _, __: move(dst, src)
-        skip = self.oob_mode is oob_mode.skip
+        skip = self.oob_mode is OobMode.skip
         gather = Rows(self.src, skip) if self.src_index is not None else None
         scatter = Rows(self.dst, skip) if self.dst_index is not None else None
         rows_shape = (-1, *self.dst.shape[1:])

@@ -11,7 +11,8 @@ from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import DMA_REACH, SBUF, Body, instruction, read, write
 from nki_sim.isa.dma import DmaInstruction, Rows, index_of, is_hbm
-from nki_sim.isa.enums import dge_mode, oob_mode
+from nki_sim.isa.enums import dge_mode as DgeMode  # noqa: N812 - fields have the enums' names
+from nki_sim.isa.enums import oob_mode as OobMode  # noqa: N812
 from nki_sim.memory import MemoryRegion
 from nki_sim.tensor import NkiTensor
 
@@ -37,8 +38,8 @@ class dma_transpose(DmaInstruction):
     src: NkiTensor = read(DMA_REACH, "dma_transpose.src_buffers")
     axes: Sequence[int] | None = None
     priority: int | None = None
-    dge_mode: dge_mode = dge_mode.unknown
-    oob_mode: oob_mode = oob_mode.error
+    dge_mode: DgeMode = DgeMode.unknown
+    oob_mode: OobMode = OobMode.error
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -50,7 +51,7 @@ class dma_transpose(DmaInstruction):
         return tuple(self.axes) if self.axes is not None else _AXES.get(self.src.ndim, ())
 
     def _hwdge(self) -> bool:
-        return self.dge_mode is dge_mode.hwdge
+        return self.dge_mode is DgeMode.hwdge
 
     def _indirect(self) -> bool:
         return self.src_index is not None
@@ -85,7 +86,7 @@ class dma_transpose(DmaInstruction):
     @rule("dma_transpose.direct_dge_mode", "a direct transpose has dge_mode unknown, none or hwdge", page=_PAGE)
     def direct_mode(self, core: NeuronCore) -> Broken | None:
         # The reference lists unknown and hwdge; the descriptor guide allows none too, which is accepted.
-        bad = not self._indirect() and self.dge_mode is dge_mode.swdge
+        bad = not self._indirect() and self.dge_mode is DgeMode.swdge
         return Broken("dge_mode swdge", "dge_mode") if bad else None
 
     @rule("dma_transpose.hwdge_gen3", "dge_mode hwdge exists on trn2 and newer", page=_PAGE)
@@ -120,7 +121,7 @@ class dma_transpose(DmaInstruction):
 
     @rule("dma_transpose.indirect.dge_mode", "an indirect transpose has dge_mode unknown or swdge", page=_PAGE)
     def indirect_mode(self, core: NeuronCore) -> Broken | None:
-        bad = self._indirect() and self.dge_mode not in (dge_mode.unknown, dge_mode.swdge)
+        bad = self._indirect() and self.dge_mode not in (DgeMode.unknown, DgeMode.swdge)
         return Broken(f"dge_mode {self.dge_mode.name} with indices", "dge_mode") if bad else None
 
     @rule("dma_transpose.indirect.gen3", "an indirect transpose exists on trn2 and newer", page=_PAGE)
@@ -168,7 +169,11 @@ class dma_transpose(DmaInstruction):
         bad = index is not None and (index.shape[0] % 16 or not 16 <= index.shape[0] <= 128)
         return Broken(f"indices are {index.shape if index else ()}", "src") if bad else None
 
-    @rule("dma_transpose.indirect.indices1_gt1", "with more than one column of indices there are 128 rows of them", page=_PAGE)
+    @rule(
+        "dma_transpose.indirect.indices1_gt1",
+        "with more than one column of indices there are 128 rows of them",
+        page=_PAGE,
+    )
     def indices_columns(self, core: NeuronCore) -> Broken | None:
         index = self.src_index
         bad = index is not None and index.shape[1] > 1 and index.shape[0] != 128
@@ -188,14 +193,14 @@ class dma_transpose(DmaInstruction):
         fix="leave oob_mode out",
     )
     def skip_indirect(self, core: NeuronCore) -> Broken | None:
-        bad = self.oob_mode is oob_mode.skip and self.src.dynamic is None
+        bad = self.oob_mode is OobMode.skip and self.src.dynamic is None
         return Broken("oob_mode skip with a static src", "oob_mode") if bad else None
 
     def body(self, core: NeuronCore) -> Body:
         order = self.order()
         if not self._indirect():
             return lambda dst, src, _: np.copyto(dst, src.transpose(order))
-        rows = Rows(self.src, self.oob_mode is oob_mode.skip)
+        rows = Rows(self.src, self.oob_mode is OobMode.skip)
 
         def gather(dst: Array, src: Array, index: Array) -> None:
             # indices run down the columns of the index tile; a skipped row leaves its column of dst alone

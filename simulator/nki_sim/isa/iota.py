@@ -76,5 +76,3 @@ class iota(ComputeInstruction):
         shape, info = self.dst.shape, self.dst.info
         base = affine(self.pattern, shape[0], self.channel_multiplier).reshape(shape)
         return lambda dst, offset: write_integers(dst, info, wrap32(base + int(offset)))
-
-

@@ -112,7 +112,12 @@ class nc_matmul(ComputeInstruction):
 
     def _decide(self, states: Array | State) -> Rule | None:
         """Set the mode: overwrite, add, mixed (add where ``keep``) or poison; return the rule that this stretches."""
-        if self.accumulate is False or (self.accumulate is not None and not self.accumulate):
+        if self.accumulate is not None and not self.accumulate:
+            return None
+        if states is State.OPEN:
+            self.mode = "add"
+            return None
+        if states is State.EMPTY and self.accumulate is None:
             return None
         empty = states == State.EMPTY
         if self.accumulate is None:
@@ -319,8 +324,7 @@ class nc_matmul(ComputeInstruction):
 
     @rule(
         "nc_matmul.in_dtypes",
-        "stationary and moving are float8_e4m3, float8_e5m2, bfloat16, float16, tfloat32 or float32 (trn3 also "
-        "float8_e4m3fn)",
+        "stationary and moving are float8_e4m3, float8_e5m2, bfloat16, float16, tfloat32 or float32 (trn3 also float8_e4m3fn)",
         why="the processing elements multiply floats",
         fix="convert with nisa.tensor_copy to a bfloat16 or float32 tile",
         page=_PAGE,
@@ -508,9 +512,7 @@ class nc_matmul(ComputeInstruction):
 
         return mixed
 
-    def _transpose_body(
-        self, core: NeuronCore, load_s: Callable[[Any], Any], load_m: Callable[[Any], Any]
-    ) -> Body:
+    def _transpose_body(self, core: NeuronCore, load_s: Callable[[Any], Any], load_m: Callable[[Any], Any]) -> Body:
         store, shape = storer(self.dst), self.dst.shape
         k, m = _k(self.stationary), free(self.stationary)
         same = self.dst.stored_dtype == self.stationary.stored_dtype

@@ -13,7 +13,7 @@ from nki_sim.hw import NeuronCore
 from nki_sim.isa.accumulator import accumulator
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, column, free, instruction, partitions, read, write
 from nki_sim.isa.checks import one_of_commands
-from nki_sim.isa.enums import reduce_cmd
+from nki_sim.isa.enums import reduce_cmd as ReduceCmd  # noqa: N812 - a field has the enum's name
 from nki_sim.isa.values import column_loader, loader, storer
 from nki_sim.tensor import NkiTensor
 
@@ -38,13 +38,13 @@ class select_reduce(ComputeInstruction):
     on_true: NkiTensor = read(ON_CHIP)
     on_false: float | NkiTensor = column(ON_CHIP)
     reduce_res: NkiTensor | None = write(ON_CHIP, default=None)
-    reduce_cmd: reduce_cmd = reduce_cmd.idle
+    reduce_cmd: ReduceCmd = ReduceCmd.idle
     reduce_op: Any = ops.TABLE["maximum"]
     reverse_pred: bool = False
     name: str | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.reduce_cmd, reduce_cmd):
+        if isinstance(self.reduce_cmd, ReduceCmd):
             accumulator("vector").start(self, self.reduce_cmd)
         super().__post_init__()
 
@@ -85,7 +85,7 @@ class select_reduce(ComputeInstruction):
 
     @rule("select_reduce.reduce_cmd", "reduce_cmd is idle, reset_reduce or reduce", page=_PAGE)
     def command(self, core: NeuronCore) -> Broken | None:
-        return one_of_commands(self.reduce_cmd, reduce_cmd.idle, reduce_cmd.reset_reduce, reduce_cmd.reduce)
+        return one_of_commands(self.reduce_cmd, ReduceCmd.idle, ReduceCmd.reset_reduce, ReduceCmd.reduce)
 
     def body(self, core: NeuronCore) -> Body:
         rows, n, shape = partitions(self.on_true), free(self.on_true), self.dst.shape
@@ -98,7 +98,7 @@ class select_reduce(ComputeInstruction):
 
         def run(dst: Array, predicate: Array, on_true: Array, on_false: Any, result: Array | None) -> None:
             chosen = predicate.reshape(shape).astype(bool) != reverse
-            values = np.where(chosen, load(on_true), other(on_false))
+            values = np.asarray(np.where(chosen, load(on_true), other(on_false)))
             store(dst, values)
             registers.accumulate(lanes, fold, values.reshape(rows, n), command, None)
             if out is not None and result is not None:

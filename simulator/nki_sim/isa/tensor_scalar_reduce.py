@@ -13,7 +13,7 @@ from nki_sim.hw import NeuronCore
 from nki_sim.isa.accumulator import accumulator
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, column, free, instruction, partitions, read, write
 from nki_sim.isa.checks import arithmetic, one_of_commands, operator_gen
-from nki_sim.isa.enums import reduce_cmd
+from nki_sim.isa.enums import reduce_cmd as ReduceCmd  # noqa: N812 - a field has the enum's name
 from nki_sim.isa.tensor_scalar import stage
 from nki_sim.isa.values import column_loader, loader, storer
 from nki_sim.tensor import NkiTensor
@@ -44,13 +44,13 @@ class tensor_scalar_reduce(ComputeInstruction):
     reduce_op: Any
     reduce_res: NkiTensor | None = write(ON_CHIP, "tensor_scalar_reduce.reduce_res", default=None)
     reverse0: bool = False
-    reduce_cmd: reduce_cmd = reduce_cmd.reset_reduce
+    reduce_cmd: ReduceCmd = ReduceCmd.reset_reduce
     reduce_init: float | NkiTensor | None = column(ON_CHIP, default=None)
     reduce_res_negate: bool = False
     name: str | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.reduce_cmd, reduce_cmd):
+        if isinstance(self.reduce_cmd, ReduceCmd):
             accumulator("vector").start(self, self.reduce_cmd)
         super().__post_init__()
 
@@ -79,17 +79,21 @@ class tensor_scalar_reduce(ComputeInstruction):
     def shape(self, core: NeuronCore) -> Broken | None:
         return self.alike("data", "dst")
 
-    @rule("tensor_scalar_reduce.reduce_res", "operand0, reduce_res and reduce_init have shape (data.shape[0], 1)", page=_PAGE)
+    @rule(
+        "tensor_scalar_reduce.reduce_res",
+        "operand0, reduce_res and reduce_init have shape (data.shape[0], 1)",
+        page=_PAGE,
+    )
     def columns(self, core: NeuronCore) -> Broken | None:
         return self.column_of("data", "operand0", "reduce_res", "reduce_init")
 
     @rule("tensor_scalar_reduce.reduce_cmd", "reduce_cmd is reset_reduce, reduce or load_reduce", page=_PAGE)
     def command(self, core: NeuronCore) -> Broken | None:
-        return one_of_commands(self.reduce_cmd, reduce_cmd.reset_reduce, reduce_cmd.reduce, reduce_cmd.load_reduce)
+        return one_of_commands(self.reduce_cmd, ReduceCmd.reset_reduce, ReduceCmd.reduce, ReduceCmd.load_reduce)
 
-    @rule("tensor_scalar_reduce.reduce_init", "reduce_init is given exactly with reduce_cmd.load_reduce", page=_PAGE)
+    @rule("tensor_scalar_reduce.reduce_init", "reduce_init is given exactly with ReduceCmd.load_reduce", page=_PAGE)
     def initial(self, core: NeuronCore) -> Broken | None:
-        loads = self.reduce_cmd is reduce_cmd.load_reduce
+        loads = self.reduce_cmd is ReduceCmd.load_reduce
         if loads != (self.reduce_init is not None):
             return Broken(f"reduce_cmd {self.reduce_cmd.name}, reduce_init {self.reduce_init!r}", "reduce_init")
         return None

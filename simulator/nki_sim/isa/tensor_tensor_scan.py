@@ -80,7 +80,7 @@ class tensor_tensor_scan(ComputeInstruction):
             a = np.ascontiguousarray(load0(data0).T)
             b = np.ascontiguousarray(load1(data1).T)
             out = np.empty((n, p), np.float32)
-            state = np.broadcast_to(np.asarray(first(initial), np.float32), (p,))
+            state: Array = np.broadcast_to(np.asarray(first(initial), np.float32), (p,))
             for i in range(n):
                 state = out[i] = np.asarray(step1(step0(a[i], state), b[i]), dtype=np.float32)
             store(dst, out.T.reshape(shape))

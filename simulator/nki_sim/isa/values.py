@@ -80,8 +80,8 @@ def sum_in_order(values: Array) -> Array:
     A grading repository's published device values equal this bit for bit, and differ from NumPy's pairwise sum.
     """
     if values.shape[0] == 1 or values.shape[-1] < 8:  # (F, 1) would be summed pairwise
-        return np.add.accumulate(values, axis=-1, dtype=F32)[..., -1]
-    return np.add.reduce(np.ascontiguousarray(values.T), axis=0, dtype=F32)
+        return np.asarray(np.add.accumulate(values, axis=-1, dtype=F32)[..., -1])
+    return np.asarray(np.add.reduce(np.ascontiguousarray(values.T), axis=0, dtype=F32))
 
 
 def reduce_rows(op: Operator, values: Array) -> Array:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nki_sim import context, dtypes, isa, ops
-from nki_sim.dtypes import DType, UnknownDType
+from nki_sim.dtypes import DType, UnknownDTypeError
 from nki_sim.errors import NkiTypeError, Rule, fail, page
 from nki_sim.isa.nc_stream_shuffle import nc_stream_shuffle
 from nki_sim.memory import PARTITION_LIMIT, MemoryRegion
@@ -70,7 +70,7 @@ def resolve_dtype(dtype: Any, subject: str) -> DType:
     """
     try:
         return dtypes.lookup(dtype)
-    except UnknownDType as error:
+    except UnknownDTypeError as error:
         raise fail(DTYPE, str(error), target=_target(), subject=subject, error=NkiTypeError, operand="dtype") from None
 
 

@@ -305,7 +305,8 @@ def cos(x: Any, dtype: Any = None) -> NkiTensor:
 
 def tan(x: Any, dtype: Any = None) -> NkiTensor:
     """Tangent, as sin(x) · 1/cos(x)."""
-    return multiply(sin(x, "float32"), reciprocal(cos(x, "float32")), result_dtype(x, dtype, "nl.tan"))
+    inverse = _reciprocal(cos(x, "float32"))
+    return apply_binary("multiply", _sin(x, "float32"), inverse, result_dtype(x, dtype, "nl.tan"))
 
 
 def _rounded(x: Any, correction: str, sign_: float, dtype: Any, subject: str) -> NkiTensor:
@@ -344,8 +345,8 @@ def ceil(x: Any, dtype: Any = None) -> NkiTensor:
 
 def trunc(x: Any, dtype: Any = None) -> NkiTensor:
     """The integer next to x towards zero: sign(x) · floor(|x|)."""
-    down = floor(abs(x, "float32"), "float32")
-    return multiply(down, sign(x, "float32"), result_dtype(x, dtype, "nl.trunc"))
+    down = floor(apply_unary("abs", x, "float32"), "float32")
+    return apply_binary("multiply", down, apply_unary("sign", x, "float32"), result_dtype(x, dtype, "nl.trunc"))
 
 
 def where(condition: NkiTensor, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
