@@ -7,11 +7,13 @@ reduce failed attempts, a sentence that says what to write did.
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from nki_sim import context
 from nki_sim.errors import Diagnosis, NkiNameError, Rule, page
+from nki_sim.isa.enums import engine
 from nki_sim.source import call_chain
 
 NAMES = Rule("kernel.api_name", "", page=page("api/index.html"))
@@ -58,7 +60,6 @@ HINTS: dict[str, dict[str, str]] = {
         "select": "nisa.select_reduce or nisa.tensor_copy_predicated",
         "tensor_copy_dynamic_src": "nisa.tensor_copy(dst=…, src=t.ap(…, scalar_offset=…)), since 0.4",
         "tensor_copy_dynamic_dst": "nisa.tensor_copy(dst=t.ap(…, scalar_offset=…), src=…), since 0.4",
-        **{f"{e}_engine": f"nisa.engine.{e}" for e in ("tensor", "vector", "scalar", "gpsimd", "unknown")},
     },
     "nki.language": {
         "arange": _INDEX,
@@ -96,6 +97,9 @@ LATER: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Names of the public API that the simulator does not have yet."""
 
+ENGINE_CONSTANTS = {f"{e.name}_engine": e for e in engine if e.name not in ("dma", "sync")}
+"""Deprecated names of the engines, still there in 0.7."""
+
 
 def what_instead(module: str, name: str, known: Sequence[str]) -> tuple[str, str]:
     """``(headline, fix)`` for a name that ``module`` does not have."""
@@ -115,6 +119,10 @@ def module_getattr(module: str, known: Sequence[str]) -> Callable[[str], Any]:
     """A module ``__getattr__`` that explains unknown names."""
 
     def __getattr__(name: str) -> Any:  # noqa: N807 - it is the module's hook
+        if module == "nki.isa" and name in ENGINE_CONSTANTS:
+            message = f"nisa.{name} is deprecated: write nisa.engine.{name.removesuffix('_engine')}"
+            warnings.warn(message, DeprecationWarning, stacklevel=2)
+            return ENGINE_CONSTANTS[name]
         if name.startswith("__"):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         headline, fix = what_instead(module, name, known)

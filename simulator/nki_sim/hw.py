@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from enum import Enum
+from enum import IntEnum
 
 DOCS = "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/"
 
@@ -26,8 +26,8 @@ PAGES = {
 }
 
 
-class nc_version(Enum):
-    """NeuronCore generation, as ``nki.isa.nc_version``. [ISA]"""
+class nc_version(IntEnum):
+    """NeuronCore generation, as ``nki.isa.nc_version``; ordered, as public kernels compare it. [ISA]"""
 
     gen2 = 2
     gen3 = 3

@@ -18,6 +18,7 @@ import numpy as np
 
 from nki_sim import context
 from nki_sim.arrays import Incoming, Restore, incoming, is_array, outgoing
+from nki_sim.calls import explain_call
 from nki_sim.dtypes import Array, UnknownDTypeError
 from nki_sim.errors import Broken, Diagnosis, NkiError, NkiTypeError, NkiValidationError, Rule, page, violation
 from nki_sim.hw import NeuronCore, core
@@ -197,7 +198,13 @@ class Kernel:
         self._take_in(bound, machine, arrays)
         began = time.perf_counter()
         with context.running(machine), np.errstate(all="ignore"):
-            returned = _trace(self.function, bound)
+            try:
+                returned = _trace(self.function, bound)
+            except TypeError as error:
+                explained = explain_call(error, hw.target)
+                if explained is None:
+                    raise
+                raise explained from None
             outputs = self._outputs(returned, machine)
             memory, findings = place(machine.memory.allocations, hw, len(machine.program))
             for finding in findings:

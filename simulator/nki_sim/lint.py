@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nki_sim import context
+from nki_sim.calls import KEYWORDS, REQUIRED, argument_hint
 from nki_sim.errors import Diagnosis, Rule, page
 from nki_sim.hints import NAMES, what_instead
 from nki_sim.importer import ours
@@ -21,30 +22,6 @@ from nki_sim.source import StaticSite
 
 _MODULES = ("nki", "nki.isa", "nki.language", "nki.typing", "nki.compiler")
 _DEFAULT_ALIASES = {"nki": "nki", "nl": "nki.language", "nisa": "nki.isa"}
-
-KEYWORDS = Rule(
-    "kernel.unexpected_kwargs",
-    "a call passes only arguments that the function has",
-    page=page("migration/index.html"),
-)
-REQUIRED = Rule(
-    "lang.isa_dst_required",
-    "an instruction is given its dst and all other required operands",
-    why="instructions do not return values: they write their dst",
-    page=page("migration/index.html"),
-)
-_ARGUMENT_HINTS = {
-    "mask": "masks are gone: clamp the slice, size = min(128, n - start)",
-    "dtype": "the result has the dtype of dst",
-    "negate": "multiply by -1 in a second operator",
-    "transpose_moving": "lay the operand out as [K, N], the contraction on partitions",
-    "dst_rmw_op": "use nisa.dma_compute",
-    "unique_indices": "use nisa.dma_compute",
-    "num_channels": "pass channel_ids=[…]",
-    "use_gpsimd_dma": "pass dma_engine=nisa.dma_engine.gpsimd_dma",
-    "imm": "pass src=",
-    "shape": "the shape is that of dst",
-}
 
 
 def _frontend_rule(id: str, words: str) -> Rule:
@@ -186,7 +163,7 @@ class _Reader:
         parameters = inspect.signature(function).parameters
         for keyword in node.keywords:
             if keyword.arg not in parameters:
-                fix = _ARGUMENT_HINTS.get(keyword.arg or "", f"its arguments are {', '.join(parameters)}")
+                fix = argument_hint(keyword.arg or "", list(parameters))
                 self._report(node, f"unexpected argument {keyword.arg}", KEYWORDS, fix, f"{owner}.{name}")
         self._missing(node, f"{owner}.{name}", function, parameters)
 
@@ -196,8 +173,8 @@ class _Reader:
         given = {k.arg for k in node.keywords} | set(list(parameters)[: len(node.args)])
         missing = [n for n, p in parameters.items() if p.default is p.empty and n not in given]
         if missing:
-            signature = f"{name}{inspect.signature(function)}".replace("nki_sim.", "")
-            self._report(node, f"missing {', '.join(missing)}", REQUIRED, f"write {signature.partition(' ->')[0]}", name)
+            fix = f"its arguments are {', '.join(parameters)}"
+            self._report(node, f"missing {' and '.join(missing)}", REQUIRED, fix, name)
 
     # -- the 0.6 subset ----------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ One machine runs one kernel once on one NeuronCore. Which one is current is a co
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import warnings
 from collections.abc import Iterable
@@ -29,6 +30,7 @@ from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ComputeInstruction, Instruction, OperandSpec, free, partitions
 from nki_sim.isa.enums import dependency
 from nki_sim.memory import FULL, NONE, Memory, MemoryRegion, Storage
+from nki_sim.ops import UnknownOperatorError
 from nki_sim.program import ABSENT, SCALAR, Plan, Program, Slot
 from nki_sim.psum import Accumulation, State
 from nki_sim.source import Site, call_chain, call_site
@@ -57,6 +59,17 @@ OUT_OF_RANGE = Rule(
     fix="clamp the index, or pass oob_mode=nisa.oob_mode.skip to drop the transfer",
     page=page("api/generated/nki.isa.dma_copy.html"),
     enforce="runtime",
+)
+ENUM_MEMBERS = Rule(
+    "kernel.enum_members",
+    "engine, dge_mode, oob_mode, reduce_cmd and perf_mode are members of their enumerations",
+    page=page("migration/index.html"),
+)
+ENUM_NUMBERS = dataclasses.replace(ENUM_MEMBERS, enforce="warn")
+OPERATOR = Rule(
+    "kernel.operator",
+    "an operator is a function of nki.language, such as nl.add",
+    page=page("api/nki.api.shared.html"),
 )
 NOT_A_TILE = Rule(
     "kernel.operand_type", "an operand is a tensor of this kernel", page=page("get-started/nki-language-guide.html")
@@ -117,7 +130,10 @@ class Machine:
             key = _hashable(key)
             found = self._plans.get(key)
         if found is None:
-            found = self._plans[key] = self._specialise(ins, values)
+            try:
+                found = self._plans[key] = self._specialise(ins, values)
+            except UnknownOperatorError as error:
+                raise self.error(ins, OPERATOR, Broken(str(error), "op", error=NkiTypeError)) from None
         number, plan = found
         step = ins.step = len(self.program)
         self._run(ins, plan, values)
@@ -165,6 +181,9 @@ class Machine:
         kind = type(ins)
         for name, value in zip(kind.operand_names, values, strict=True):
             self._check_operand(ins, name, value, kind.specs[name])
+        number = ins.enum_members()
+        if number is not None:
+            self.broken(ins, ENUM_MEMBERS if number.error else ENUM_NUMBERS, number)
         for checked in kind.checks:
             if self.core.gen not in checked.rule.gens:
                 continue
@@ -201,12 +220,13 @@ class Machine:
                 fix = "tensors belong to one run: allocate or load it in this kernel"
                 raise self.error(ins, NOT_A_TILE, Broken(f"{name} is a tensor of another kernel run", name, fix=fix))
             if value.buffer not in spec.spaces:
-                self.broken(ins, type(ins).space_rule(name), Broken(*_wrong_space(name, value)))
+                found = Broken(*_wrong_space(name, value)) if spec.spaces else Broken(f"{name} is a tile", name)
+                self.broken(ins, type(ins).space_rule(name), found)
             return
         optional = value is None and getattr(type(ins), name, ...) is None
         if optional or (spec.scalar and isinstance(value, (int, float, np.number)) and not isinstance(value, bool)):
             return
-        if spec.scalar and value is None:
+        if value is None and spec.none:
             return
         what = f"{name} is {_kind_of(value)}, not a tile" + (" or a scalar" if spec.scalar else "")
         fix = (

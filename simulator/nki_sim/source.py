@@ -184,7 +184,8 @@ TRACE_ROOTS: set[CodeType] = set()
 _PACKAGE = __name__.partition(".")[0]
 
 
-def _is_ours(frame: FrameType) -> bool:
+def is_ours(frame: FrameType) -> bool:
+    """Whether a frame runs code of this package."""
     name = frame.f_globals.get("__name__", "")
     return isinstance(name, str) and name.partition(".")[0] == _PACKAGE
 
@@ -192,7 +193,7 @@ def _is_ours(frame: FrameType) -> bool:
 def user_frame(depth: int = 1) -> FrameType | None:
     """The nearest frame above the caller that is not of this package."""
     frame: FrameType | None = sys._getframe(depth + 1)
-    while frame is not None and _is_ours(frame):
+    while frame is not None and is_ours(frame):
         frame = frame.f_back
     return frame
 
@@ -210,7 +211,7 @@ def call_chain(depth: int = 1) -> list[Site]:
     frame = user_frame(depth + 1)
     chain: list[Site] = []
     while frame is not None and frame.f_code not in TRACE_ROOTS:
-        if not _is_ours(frame):
+        if not is_ours(frame):
             chain.append(Site(frame.f_code, frame.f_lasti))
         frame = frame.f_back
     return chain

@@ -37,9 +37,9 @@ class affine_select(ComputeInstruction):
     pattern: Sequence[Sequence[int]]
     channel_multiplier: int
     on_true_tile: NkiTensor = read(SBUF, "affine_select.buffers")
-    on_false_value: float = immediate()
+    on_false_value: float = immediate("affine_select.on_false_fp32")
     cmp_op: Any = ops.TABLE["equal"]
-    offset: int = immediate(default=0)
+    offset: int = immediate("affine_select.offset", default=0)
     name: str | None = None
 
     @rule("affine_select.pattern", "pattern has at most four pairs and as many values as dst and on_true_tile have "
@@ -54,13 +54,6 @@ class affine_select(ComputeInstruction):
     @rule("affine_select.free", "dst and on_true_tile have the same elements per partition", page=_PAGE)
     def columns(self, core: NeuronCore) -> Broken | None:
         return self.alike("dst", "on_true_tile")
-
-    @rule("affine_select.on_false_fp32", "on_false_value is a float32 scalar", page=_PAGE,
-          fix="write a number, for example -30000.0")  # fmt: skip
-    def on_false(self, core: NeuronCore) -> Broken | None:
-        if isinstance(self.on_false_value, NkiTensor) or not isinstance(self.on_false_value, (int, float, np.number)):
-            return Broken(f"on_false_value is {type(self.on_false_value).__name__}", "on_false_value")
-        return None
 
     @rule("affine_select.cmp_op", "cmp_op is a comparison operator", page=_PAGE,
           fix="nl.equal, nl.not_equal, nl.less, nl.less_equal, nl.greater or nl.greater_equal")  # fmt: skip

@@ -23,6 +23,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
 
@@ -60,6 +61,7 @@ class OperandSpec:
     scalar: bool = False
     column: bool = False
     internal: bool = False
+    none: bool = False
 
 
 def _operand(spec: OperandSpec, default: Any) -> Any:
@@ -83,9 +85,11 @@ def update(spaces: tuple[MemoryRegion, ...], rule: str = "", *, default: Any = d
     return _operand(OperandSpec("update", spaces, rule), default)
 
 
-def column(spaces: tuple[MemoryRegion, ...], rule: str = "", *, default: Any = dataclasses.MISSING) -> Any:
-    """A compile-time scalar, or a (P, 1) tile with one value per partition."""
-    return _operand(OperandSpec("read", spaces, rule, scalar=True, column=True), default)
+def column(
+    spaces: tuple[MemoryRegion, ...], rule: str = "", *, default: Any = dataclasses.MISSING, none: bool = False
+) -> Any:
+    """A compile-time scalar, or a (P, 1) tile with one value per partition; ``none``: required, yet None is legal."""
+    return _operand(OperandSpec("read", spaces, rule, scalar=True, column=True, none=none), default)
 
 
 def scalar_or_tile(spaces: tuple[MemoryRegion, ...], rule: str = "", *, default: Any = dataclasses.MISSING) -> Any:
@@ -93,9 +97,9 @@ def scalar_or_tile(spaces: tuple[MemoryRegion, ...], rule: str = "", *, default:
     return _operand(OperandSpec("read", spaces, rule, scalar=True), default)
 
 
-def immediate(*, default: Any = dataclasses.MISSING) -> Any:
+def immediate(rule: str, *, default: Any = dataclasses.MISSING) -> Any:
     """A compile-time number that no shape check depends on; it may differ from step to step of one plan."""
-    return _operand(OperandSpec("read", (), "", scalar=True), default)
+    return _operand(OperandSpec("read", (), rule, scalar=True), default)
 
 
 T = TypeVar("T", bound="type[Any]")
@@ -168,7 +172,7 @@ class Instruction:
     @classmethod
     def rules(cls) -> list[Rule]:
         """Every rule this instruction is checked against, operand spaces included."""
-        spaces = [cls.space_rule(name) for name, spec in cls.specs.items() if spec.spaces]
+        spaces = [cls.space_rule(name) for name, spec in cls.specs.items() if spec.spaces or spec.rule]
         unique = {r.id: r for r in [*spaces, PARTITION_LIMIT, *(c.rule for c in cls.checks)]}
         return list(unique.values())
 
@@ -177,6 +181,9 @@ class Instruction:
         """The rule about where ``operand`` may live."""
         spec = cls.specs[operand]
         names = list(dict.fromkeys(_REGION_NAMES[s] for s in spec.spaces))
+        if not names:
+            fix = "write a number; what a tile holds is not known while the kernel is built"
+            return Rule(spec.rule, f"{operand} is a compile-time number", fix=fix, page=isa_page(cls.__name__))
         return Rule(
             spec.rule or f"{cls.__name__}.buffers",
             f"{operand} is in {' or '.join(names)}" + (", or a scalar" if spec.scalar else ""),
@@ -211,6 +218,26 @@ class Instruction:
                 raise TypeError(f"depends_on takes instructions, got {type(producer).__name__}")
         context.machine().add_dependency(self, producers, kind)
         return self
+
+    def enum_members(self) -> Broken | None:
+        """Replace numbers that stand for an enum member by the member; return what to report about it.
+
+        The documents say that raw integers are no longer accepted; the public kernel library of that very release passes
+        ``dge_mode=3`` and runs on devices. So a member's number is taken and reported, any other number is an error.
+        """
+        reported = None
+        for name in self.param_names:
+            kind = type(getattr(type(self), name, None))
+            value = getattr(self, name)
+            if not issubclass(kind, Enum) or isinstance(value, kind):
+                continue
+            member = next((m for m in kind if m.value == value and not isinstance(value, bool)), None)
+            fix = f"write nisa.{kind.__name__}.{(member or next(iter(kind))).name}"
+            if member is None:
+                return Broken(f"{name} is {value!r}, not a member of nisa.{kind.__name__}", name, fix=fix, error=TypeError)
+            setattr(self, name, member)
+            reported = Broken(f"{name} is the number {value}", name, fix=fix)
+        return reported
 
     def operand_words(self, name: str) -> str:
         """The operand as diagnoses print it."""
@@ -263,9 +290,6 @@ class Instruction:
     def one_of_engines(self, *allowed: engine) -> Broken | None:
         """The ``engine`` argument names an engine that has this instruction."""
         asked = getattr(self, "engine", engine.unknown)
-        if not isinstance(asked, engine):
-            fix = "write engine=nisa.engine.vector (enum members, not numbers or strings)"
-            return Broken(f"engine is {asked!r}", "engine", fix=fix, error=TypeError)
         if asked is not engine.unknown and asked not in allowed:
             names = ", ".join(e.name for e in allowed)
             return Broken(f"engine {asked.name} is none of {names}", "engine", fix=f"choose {names}, or leave it out")
@@ -398,8 +422,10 @@ class ComputeInstruction(Instruction):
         if self.resolve_engine(core) not in on:
             return None
         for name, tile in self.tiles():
-            if tile.buffer is where and free(tile) > most:
-                return Broken(f"{name} has {free(tile)} elements per partition > {most}", name)
+            # repeats (stride 0) do not count: public kernels read a small PSUM tile over and over in one instruction
+            distinct = math.prod(n for n, step in zip(tile.shape[1:], tile.strides[1:], strict=True) if step)
+            if tile.buffer is where and distinct > most:
+                return Broken(f"{name} has {distinct} elements per partition > {most}", name)
         return None
 
     @_elements_rule(

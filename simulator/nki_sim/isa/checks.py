@@ -36,12 +36,9 @@ def arithmetic(op: Operator | None, operand: str) -> Broken | None:
     return None
 
 
-def one_of_commands(command: object, *allowed: reduce_cmd) -> Broken | None:
+def one_of_commands(command: reduce_cmd, *allowed: reduce_cmd) -> Broken | None:
     """The accumulator command is an enum member this instruction has."""
     names = ", ".join(c.name for c in allowed)
-    if not isinstance(command, reduce_cmd):
-        fix = f"write nisa.reduce_cmd.<{names}>"
-        return Broken(f"reduce_cmd is {command!r}", "reduce_cmd", fix=fix, error=TypeError)
     if command not in allowed:
         return Broken(f"reduce_cmd {command.name} is none of {names}", "reduce_cmd")
     return None

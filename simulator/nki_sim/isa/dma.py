@@ -37,14 +37,6 @@ class DmaInstruction(Instruction):
             if tile.dynamic is not None:
                 yield name, tile, tile.dynamic
 
-    @rule("kernel.enum_members", "dge_mode and oob_mode are members of nisa.dge_mode and nisa.oob_mode",
-          page=_PAGE, fix="write dge_mode=nisa.dge_mode.hwdge, not a number")  # fmt: skip
-    def enums(self, core: NeuronCore) -> Broken | None:
-        for name, kind in (("dge_mode", DgeMode), ("oob_mode", OobMode)):
-            if not isinstance(getattr(self, name), kind):
-                return Broken(f"{name} is {getattr(self, name)!r}", name, error=TypeError)
-        return None
-
     @rule(
         "dma_copy.priority_gen4",
         "priority is 0 to 3 (0 highest) and exists on trn3",

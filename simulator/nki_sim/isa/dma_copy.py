@@ -91,7 +91,7 @@ class dma_copy(DmaInstruction):
 
     @rule("dma_copy.vector_offset_mode", "vector_offset needs dge_mode swdge or unknown", page=_PAGE)
     def indirect_mode(self, core: NeuronCore) -> Broken | None:
-        return self._indirect_mode((DgeMode.hwdge, DgeMode.none), self.dge_mode.name)
+        return self._indirect_mode((DgeMode.hwdge, DgeMode.none), getattr(self.dge_mode, "name", ""))
 
     def _indirect_mode(self, bad: tuple[DgeMode, ...], label: str) -> Broken | None:
         for name, _, how in self.dynamic():
@@ -101,12 +101,11 @@ class dma_copy(DmaInstruction):
 
     @rule("dma_copy.hwdge_engine", "engine is sync or scalar, and given with dge_mode hwdge only", page=_PAGE)
     def queue_engine(self, core: NeuronCore) -> Broken | None:
-        if not isinstance(self.engine, Engine):
-            return Broken(f"engine is {self.engine!r}", "engine", error=TypeError)
         if self.engine is Engine.unknown:
             return None
         if self.dge_mode is not DgeMode.hwdge or self.engine not in (Engine.sync, Engine.scalar):
-            return Broken(f"engine {self.engine.name} with dge_mode {self.dge_mode.name}", "engine")
+            mode = getattr(self.dge_mode, "name", self.dge_mode)
+            return Broken(f"engine {self.engine.name} with dge_mode {mode}", "engine")
         return None
 
     @rule("dma_copy.vector_offset_shape", "the indices are an SBUF tile of shape (P, 1) and integer dtype", page=_PAGE)

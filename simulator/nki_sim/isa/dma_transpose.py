@@ -62,6 +62,16 @@ class dma_transpose(DmaInstruction):
             return Broken(f"axes {self.axes} for a {self.src.ndim}-D src", "axes")
         return None
 
+    @rule("dma_transpose.hwdge_last_le_128", "with hwdge src's last dimension is at most 128", page=_PAGE, gens=(3, 4))
+    def hwdge_last(self, core: NeuronCore) -> Broken | None:
+        bad = self._hwdge() and self.src.shape[-1] > 128
+        return Broken(f"src's last dimension is {self.src.shape[-1]}", "src") if bad else None
+
+    @rule("dma_transpose.indirect.last_le_128", "an indirect src's last dimension is at most 128", page=_PAGE)
+    def indirect_last(self, core: NeuronCore) -> Broken | None:
+        bad = self._indirect() and self.src.shape[-1] > 128
+        return Broken(f"src's last dimension is {self.src.shape[-1]}", "src") if bad else None
+
     @rule("dma_transpose.dst_shape_exact", "dst's shape is exactly the transposed shape of src, rank included", page=_PAGE,
           fix="allocate dst with that shape, or reshape it before")  # fmt: skip
     def exact(self, core: NeuronCore) -> Broken | None:
@@ -109,11 +119,6 @@ class dma_transpose(DmaInstruction):
         bad = first not in (1, 2, 4, 8, 16) or first * self.src.shape[-2] % 16
         return Broken(f"src is {self.src.shape} with dge_mode hwdge", "src") if bad else None
 
-    @rule("dma_transpose.hwdge_last_le_128", "with hwdge src's last dimension is at most 128", page=_PAGE, gens=(3, 4))
-    def hwdge_last(self, core: NeuronCore) -> Broken | None:
-        bad = self._hwdge() and self.src.shape[-1] > 128
-        return Broken(f"src's last dimension is {self.src.shape[-1]}", "src") if bad else None
-
     @rule("dma_transpose.hwdge_2byte", "with hwdge elements are 2 bytes wide", page=_PAGE, gens=(3, 4))
     def hwdge_bytes(self, core: NeuronCore) -> Broken | None:
         bad = self._hwdge() and self.src.info.itemsize != 2
@@ -132,11 +137,6 @@ class dma_transpose(DmaInstruction):
     def indirect_4d(self, core: NeuronCore) -> Broken | None:
         bad = self._indirect() and self.src.ndim == 4 and 1 not in self.src.shape[1:3]
         return Broken(f"src is {self.src.shape}", "src") if bad else None
-
-    @rule("dma_transpose.indirect.last_le_128", "an indirect src's last dimension is at most 128", page=_PAGE)
-    def indirect_last(self, core: NeuronCore) -> Broken | None:
-        bad = self._indirect() and self.src.shape[-1] > 128
-        return Broken(f"src's last dimension is {self.src.shape[-1]}", "src") if bad else None
 
     @rule("dma_transpose.indirect.2byte", "an indirect src has 2-byte elements", page=_PAGE)
     def indirect_bytes(self, core: NeuronCore) -> Broken | None:

@@ -60,7 +60,7 @@ class iota(ComputeInstruction):
 
     dst: NkiTensor = write(SBUF, "iota.dst_sbuf")
     pattern: Pattern
-    offset: int = immediate(default=0)
+    offset: int = immediate("iota.int32_params", default=0)
     channel_multiplier: int = 0
     name: str | None = None
 

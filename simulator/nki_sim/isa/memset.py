@@ -27,7 +27,7 @@ class memset(ComputeInstruction):
     """
 
     dst: NkiTensor = write(ON_CHIP)
-    value: float = immediate()
+    value: float = immediate("memset.const")
     engine: Engine = Engine.unknown
     name: str | None = None
 
@@ -37,13 +37,6 @@ class memset(ComputeInstruction):
     @rule("memset.engines", "engine is vector, gpsimd or unknown", page=_PAGE)
     def engines(self, core: NeuronCore) -> Broken | None:
         return self.one_of_engines(Engine.vector, Engine.gpsimd)
-
-    @rule("memset.const", "value is a compile-time number", page=_PAGE,
-          fix="copy a tile with nisa.tensor_copy instead")  # fmt: skip
-    def constant(self, core: NeuronCore) -> Broken | None:
-        if isinstance(self.value, NkiTensor) or not isinstance(self.value, numbers.Number):
-            return Broken(f"value is {type(self.value).__name__}", "value", error=TypeError)
-        return None
 
     @rule("memset.type_match", "the type of value matches dst: an integer for integer tiles", page=_PAGE,
           fix="write the integer without a point, for example value=2")  # fmt: skip

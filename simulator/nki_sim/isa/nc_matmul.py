@@ -157,12 +157,6 @@ class nc_matmul(ComputeInstruction):
                 return Broken(f"{name} is {tile.dtype} with perf_mode double_row", name)
         return None
 
-    @rule("nc_matmul.perf_mode_enum", "perf_mode is matmul_perf_mode.none or matmul_perf_mode.double_row", page=_PAGE)
-    def perf_mode_enum(self, core: NeuronCore) -> Broken | None:
-        if not isinstance(self.perf_mode, matmul_perf_mode):
-            return Broken(f"perf_mode is {self.perf_mode!r}", "perf_mode", error=TypeError)
-        return None
-
     @rule(
         "nc_matmul.perf_mode_gen",
         "perf_mode double_row exists on trn2 and trn3",

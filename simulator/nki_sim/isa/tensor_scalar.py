@@ -42,7 +42,7 @@ class tensor_scalar(ComputeInstruction):
     dst: NkiTensor = write(ON_CHIP)
     data: NkiTensor = read(ON_CHIP)
     op0: Any
-    operand0: float | NkiTensor | None = column(ON_CHIP)
+    operand0: float | NkiTensor | None = column(ON_CHIP, none=True)
     reverse0: bool = False
     op1: Any = None
     operand1: float | NkiTensor | None = column(ON_CHIP, default=None)
@@ -209,14 +209,14 @@ def _in_place(op0: Operator, op1: Operator | None, reverse1: bool) -> Any:
     if f is None or op0.arity != 2 or op0.is_comparison or reverse1:
         return None
     if op1 is None:
-        return lambda dst, x, a, _: f(x, a, dst)
+        return lambda dst, x, a, _: f(x, a, out=dst)
     g = op1.ufunc
     if g is None or op1.arity != 2 or op1.is_comparison:
         return None
 
     def both(dst: Array, x: Array, a: Any, b: Any) -> None:
-        f(x, a, dst)
-        g(dst, b, dst)
+        f(x, a, out=dst)
+        g(dst, b, out=dst)
 
     return both
 

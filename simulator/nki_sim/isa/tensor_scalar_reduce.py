@@ -40,7 +40,7 @@ class tensor_scalar_reduce(ComputeInstruction):
     dst: NkiTensor = write(ON_CHIP)
     data: NkiTensor = read(ON_CHIP)
     op0: Any
-    operand0: float | NkiTensor | None = column(ON_CHIP)
+    operand0: float | NkiTensor | None = column(ON_CHIP, none=True)
     reduce_op: Any
     reduce_res: NkiTensor | None = write(ON_CHIP, "tensor_scalar_reduce.reduce_res", default=None)
     reverse0: bool = False

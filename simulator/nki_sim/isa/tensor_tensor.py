@@ -117,6 +117,6 @@ class tensor_tensor(ComputeInstruction):
             return integers
         if op.ufunc is not None and is_plain_f32(self.dst, self.data1, self.data2) and same:
             ufunc = op.ufunc
-            return lambda dst, a, b: ufunc(a, b, dst)
+            return lambda dst, a, b: ufunc(a, b, out=dst)
         f1, f2, store = loader(self.data1, shape), loader(self.data2, shape), storer(self.dst)
         return lambda dst, a, b: store(dst, compute(f1(a), f2(b)))

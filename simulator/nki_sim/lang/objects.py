@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,37 @@ PRINT_BUFFER = Rule(
 )
 
 
-class NKIObject:
+class _KernelObject(type):
+    """Lets dataclasses derived from :class:`NKIObject` be made as the public kernel library makes them.
+
+    A dataclass made without a required field gets ``None`` there, and keywords that name a plain class attribute are set
+    as attributes. This holds for generated constructors only; a constructor of the class's own is called as it is.
+    """
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if not _has_generated_init(cls):
+            return super().__call__(*args, **kwargs)
+        fields = [f for f in dataclasses.fields(cls) if f.init]  # type: ignore[arg-type]
+        names = [f.name for f in fields]
+        extra = {k: kwargs.pop(k) for k in list(kwargs) if k not in names and hasattr(cls, k)}
+        for f in fields[len(args) :]:
+            optional = f.default is not dataclasses.MISSING or f.default_factory is not dataclasses.MISSING
+            if f.name not in kwargs and not optional:
+                kwargs[f.name] = None
+        made = super().__call__(*args, **kwargs)
+        for name, value in extra.items():
+            setattr(made, name, value)
+        return made
+
+
+def _has_generated_init(cls: type) -> bool:
+    parameters = cls.__dict__.get("__dataclass_params__")
+    init: Any = cls.__dict__.get("__init__")
+    return parameters is not None and parameters.init and getattr(init, "__code__", None) is not None and (
+        init.__code__.co_filename == "<string>")  # fmt: skip
+
+
+class NKIObject(metaclass=_KernelObject):
     """Base of kernel dataclasses and configuration objects: keyword arguments become attributes."""
 
     def __init__(self, **kwargs: Any) -> None:

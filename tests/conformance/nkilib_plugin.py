@@ -1,0 +1,147 @@
+"""pytest plugin that runs the public NKI Library's own test suite (tag 2.29) on the simulator.
+
+The suite has a CPU mode that expects a package ``nki_cpu_simulator``; this gives it ours under that name, and stand-ins for
+what the public repository imports but does not hold. Nothing of the library is changed.
+
+    PYTHONPATH=$NKILIB_ROOT/src:tests/conformance python -m pytest -p nkilib_plugin --test-mode simulation …
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import nki_sim
+from nki_sim import dtypes
+
+ONE_CORE = os.environ.get("NKILIB_ONE_CORE") == "1"
+"""Run cases written for two logical cores on one."""
+RESULTS = os.environ.get("NKILIB_RESULTS")
+"""Append one JSON object per kernel run to this file."""
+
+_GEN = {"gen2": "trn1", "gen3": "trn2", "gen4": "trn3"}
+
+
+def _module(name: str, **members: Any) -> types.ModuleType:
+    made = types.ModuleType(name)
+    vars(made).update(members)
+    sys.modules[name] = made
+    return made
+
+
+def _static_cast(array: Any, dtype: Any) -> Any:
+    return np.asarray(array).astype(_numpy(dtype))
+
+
+def _numpy(dtype: Any) -> np.dtype[Any]:
+    return dtypes.lookup(dtype).storage if isinstance(dtype, str) and dtype in dtypes.TABLE else np.dtype(dtype)
+
+
+def _library_dtypes() -> dict[str, Any]:
+    names = {n: getattr(ml_dtypes, n) for n in ("bfloat16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")}
+    packed = {n: np.dtype([(n, np.uint8, 4)]) for n in ("float8_e4m3fn_x4", "float8_e5m2_x4")}
+    packed["float4_e2m1fn_x4"] = np.dtype([("float4_e2m1fn_x4", np.uint8, 2)])
+    return {**names, **packed}
+
+
+def _stand_ins() -> None:
+    kinds = _library_dtypes()
+    _module(
+        "neuron_dtypes",
+        **kinds,
+        static_cast=_static_cast,
+        is_float_type=lambda d: dtypes.lookup(d).is_float,
+    )
+    package = _module("neuronxcc")
+    package.__path__ = []  # type: ignore[attr-defined]
+    for name in ("neuronxcc.nki", "neuronxcc.starfish", "neuronxcc.starfish.support"):
+        _module(name).__path__ = []  # type: ignore[attr-defined]
+    _module("neuronxcc.nki.typing", mutable_tensor=object, tensor=object)
+    _module("neuronxcc.starfish.support.dtype", static_cast=_static_cast, **kinds)
+    _module("test.utils.perf_analysis_private", analyze_trace=lambda *a, **k: None)
+    _module("test.utils.kernel_tracer", trace_kernel=_trace_kernel)
+    _module("test.utils.scripts").__path__ = []  # type: ignore[attr-defined]
+    lock = type("Lock", (), {})
+    _module("test.utils.scripts.remote_lock_scripts", LockResult=lock, LockStatus=lock)
+
+
+class _CpuSimulate:
+    """``nki.cpu_simulate(kernel)[cores](**inputs)``, as the suite calls it."""
+
+    def __init__(self, kernel: Any):
+        self.kernel = kernel
+
+    def __getitem__(self, cores: int) -> Any:
+        def call(**inputs: Any) -> Any:
+            target = _GEN[os.environ.get("NKI_NC_VERSION", "gen3")]
+            os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] = target
+            kernel = nki_sim.jit(self.kernel)[1 if ONE_CORE else cores]
+            run = nki_sim.run(kernel, **inputs)
+            if RESULTS:
+                record = {"kernel": run.name, "target": target, "cores": run.lnc, "instructions": len(run.program),
+                          "findings": [f.headline for f in run.findings], "seconds": round(run.seconds, 3)}  # fmt: skip
+                with Path(RESULTS).open("a") as file:
+                    file.write(json.dumps(record) + "\n")
+            return run.result
+
+        return call
+
+
+def _trace_kernel(kernel_under_test: Any, mode: Any, output_directory: Any, **_: Any) -> None:
+    """What cases marked ``trace_only`` call: specialise the kernel, and let its errors out."""
+    del mode, output_directory
+    inputs = {k.removesuffix(".must_alias_input"): v for k, v in (kernel_under_test.kernel_input or {}).items()}
+    os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] = _GEN[kernel_under_test.compiler_input.platform_target.get_nc_gen()]
+    nki_sim.run(nki_sim.jit(kernel_under_test.kernel_func), **inputs)
+
+
+def _namespace() -> None:
+    """Our modules under the names the suite imports, with the few names that NKI 0.3 had and 0.7 has not."""
+    nki_sim.install()
+    import nki
+    import nki.compiler
+    import nki.isa
+    import nki.language
+    import nki.typing
+
+    names = _module("nki.language.dtypes", **{n: n for n in dtypes.TABLE})
+    nki.language.range = range  # type: ignore[attr-defined]
+    nki.language.bool = "bool_"  # type: ignore[attr-defined]
+    nki.typing.mutable_tensor = object  # type: ignore[attr-defined]
+    constants = _module("nki.isa.constants", **{n: getattr(nki.isa, n) for n in nki.isa.__all__})
+    tensor = _module("nki.tensor", NkiTensor=nki.isa.NkiTensor)
+    builtin = _module("nki.builtin")
+    nki.builtin, nki.tensor, nki.dtype = builtin, tensor, names  # type: ignore[attr-defined]
+    sys.modules["nki.dtype"] = names
+    nki.isa.constants = constants  # type: ignore[attr-defined]
+    nki.cpu_simulate = _CpuSimulate  # type: ignore[attr-defined]
+    collectives = _module("nki.collectives", ReplicaGroup=type("ReplicaGroup", (), {}))
+    nki.collectives = collectives  # type: ignore[attr-defined]
+    builtins.builtin = builtin  # type: ignore[attr-defined]
+    root = _module("nki_cpu_simulator", nki=nki)
+    root.__path__ = []  # type: ignore[attr-defined]
+    for suffix in ("", ".builtin", ".compiler", ".isa", ".isa.constants", ".language", ".language.dtypes", ".tensor", ".typing"):
+        sys.modules["nki_cpu_simulator.nki" + suffix] = sys.modules["nki" + suffix]
+
+
+_stand_ins()
+_namespace()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """The suite reads an attribute that its CPU mode never sets."""
+    import test.utils.test_orchestrator as orchestrator
+
+    orchestrator.Orchestrator._compiled_kernel = None
+
+
