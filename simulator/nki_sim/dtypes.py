@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 Kind = Literal["int", "uint", "float", "packed", "bool"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DType:
     """One row of the table.
 

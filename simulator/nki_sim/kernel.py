@@ -10,6 +10,7 @@ import functools
 import inspect
 import os
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +24,7 @@ from nki_sim.dtypes import Array, UnknownDTypeError
 from nki_sim.errors import Broken, Diagnosis, NkiError, NkiTypeError, NkiValidationError, Rule, page, violation
 from nki_sim.hw import NeuronCore, core
 from nki_sim.machine import Machine
-from nki_sim.memory import NONE, MemoryRegion
+from nki_sim.memory import MemoryRegion
 from nki_sim.placement import MemoryMap, place
 from nki_sim.program import Program
 from nki_sim.source import TRACE_ROOTS, Site
@@ -82,8 +83,8 @@ LNC_ONE = Rule(
 )
 REMOVED_OPTION = Rule(
     "kernel.platform_target_removed",
-    "nki.jit takes compile_config and specialization_config; platform_target and mode are gone",
-    fix="set NEURON_PLATFORM_TARGET_OVERRIDE, or --target on the %%nki line; nki.simulate(kernel)(…) simulates",
+    "nki.jit takes compile_config and specialization_config; platform_target is gone",
+    fix="set NEURON_PLATFORM_TARGET_OVERRIDE, or --target on the %%nki line",
     page=_JIT,
 )
 
@@ -308,8 +309,7 @@ class Kernel:
             storage = tensor.storage
             missing = storage.unwritten()
             if missing:
-                if storage.state == NONE:
-                    storage.poison()
+                storage.poison()
                 label, site = storage.allocation.label, storage.allocation.site
                 what = f"{storage.count - missing} of {storage.count} elements of output {label} written"
                 self._found(machine, OUTPUT_WRITTEN, what, (site,) if site else ())
@@ -353,11 +353,12 @@ def jit(
     """Make a function a kernel; also as ``@nki.jit(compile_config=…)``.
 
     Raises:
-        NkiTypeError: options that NKI removed (``platform_target``, ``mode``) or never had.
+        NkiTypeError: ``platform_target`` is given, which NKI removed. Other unknown options are ignored with a warning.
     """
-    if kwargs:
-        names = ", ".join(kwargs)
-        raise NkiTypeError(_diagnosis(REMOVED_OPTION, f"unexpected option {names}", core(), "nki.jit"))
+    if "platform_target" in kwargs:
+        raise NkiTypeError(_diagnosis(REMOVED_OPTION, "unexpected option platform_target", core(), "nki.jit"))
+    if kwargs:  # documented as ignored; public kernels still pass mode= and debugging switches
+        warnings.warn(f"nki.jit ignores {', '.join(kwargs)}", DeprecationWarning, stacklevel=2)
     del compile_config, specialization_config  # scheduling and allocation choices of the compiler
     if fn is None:
         return jit

@@ -254,7 +254,7 @@ class Machine:
         elif tile.dynamic is not None:
             return
         else:
-            missing = int(storage.mask_of(tile.offset, tile.shape, tile.strides, tile.info.itemsize).sum())
+            missing = storage.missing(tile.pattern)
         if not missing:
             return
         aliased = [n for n in storage.neighbours if n.state != NONE]
@@ -297,18 +297,12 @@ class Machine:
     def _mark_written(self, ins: Instruction, tile: NkiTensor) -> None:
         storage = tile.storage
         if not ins.writes_all:
-            storage.poison()
             return  # the instruction itself says which elements
-        if tile.dynamic is None and tile.size * tile.info.itemsize == storage.count * storage.allocation.dtype.itemsize:
+        whole = tile.size * tile.info.itemsize == storage.count * storage.allocation.dtype.itemsize
+        if whole or tile.dynamic is not None:  # which rows a runtime index means is not known before it runs
             storage.state, storage.mask = FULL, None
-            return
-        if storage.state == NONE:
-            storage.poison()
-        if tile.dynamic is not None:
-            storage.state, storage.mask = FULL, None  # which rows is not known before it runs
-            return
-        storage.mask_of(tile.offset, tile.shape, tile.strides, tile.info.itemsize)[...] = False
-        storage.settle()
+        else:
+            storage.mark(tile.pattern)
 
     # -- findings and errors -----------------------------------------------------------------------------------------
 

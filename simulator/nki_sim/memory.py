@@ -9,8 +9,9 @@ use) is known: see :mod:`nki_sim.placement`; until then it has bytes of its own.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ class MemoryRegion(Enum):
     private_hbm = "private_hbm"
     shared_hbm = "shared_hbm"
     hbm = "private_hbm"  # noqa: PIE796 - nl.hbm is documented as an alias of private_hbm
+
+    __hash__ = object.__hash__  # members are compared by identity; Enum's own hash is a Python function
 
     @property
     def on_chip(self) -> bool:
@@ -138,6 +141,7 @@ class Allocation:
         address: explicit (partition, byte) or ``None``.
         born, last: program step at allocation, and of the last use (-1: never used).
         placed: byte within the partition, once known.
+        row_bytes: bytes in each partition (all bytes for HBM).
     """
 
     id: int
@@ -151,17 +155,16 @@ class Allocation:
     born: int
     last: int = -1
     placed: int | None = None
+    row_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        dims = self.shape[1:] if self.region.on_chip else self.shape
+        self.row_bytes = math.prod(dims) * self.dtype.itemsize
 
     @property
     def partitions(self) -> int:
         """Partitions occupied (1 for HBM)."""
         return self.shape[0] if self.region.on_chip else 1
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes in each partition (all bytes for HBM)."""
-        dims = self.shape[1:] if self.region.on_chip else self.shape
-        return math.prod(dims) * self.dtype.itemsize
 
     @property
     def label(self) -> str:
@@ -182,6 +185,9 @@ class Allocation:
 
 FULL, NONE, PARTIAL = 0, 1, 2
 
+Pattern = tuple[int, tuple[int, ...], tuple[int, ...], int]
+"""An access: offset, shape and strides in elements, and the bytes of one element."""
+
 
 class Storage:
     """The bytes behind one allocation, and which of its elements were written.
@@ -191,16 +197,19 @@ class Storage:
         state: FULL, NONE or PARTIAL of the elements were written.
         clobbers: explicit placements written over this one since it was last written.
         views: tensors that hold a NumPy view of ``bytes``, when the bytes may be exchanged (kernel inputs).
+        pool: where ``bytes`` go when the last tensor on them dies.
     """
 
     __slots__ = (
         "accumulation", "allocation", "base", "bytes", "clobbers", "host", "itemsize", "mask", "mask_itemsize",
-        "neighbours", "on_chip", "pitch", "poisoned", "row_elems", "state", "views",
+        "neighbours", "on_chip", "pitch", "poisoned", "pool", "region_name", "row_elems", "state",
+        "unwritten_count", "views",
     )  # fmt: skip
 
     def __init__(self, allocation: Allocation, data: Array, pitch: int, base: int = 0, itemsize: int | None = None):
         self.allocation = allocation
         self.on_chip = allocation.region.on_chip
+        self.region_name = allocation.region.value
         self.bytes = data
         self.pitch = pitch
         self.base = base
@@ -209,12 +218,19 @@ class Storage:
         self.state = NONE
         self.mask: Array | None = None
         self.mask_itemsize = self.itemsize
+        self.unwritten_count = 0
         self.poisoned = False
         self.accumulation: Any = None
         self.neighbours: list[Storage] = []
         self.clobbers: list[Storage] = []
         self.host: HostArray | None = None
         self.views: list[Any] | None = None
+        self.pool: list[Array] | None = None
+
+    def __del__(self) -> None:
+        # Fresh pages cost more than most instructions: bytes that nobody else can see go back to the run's pool.
+        if self.pool is not None and getrefcount(self.bytes) == 2:
+            self.pool.append(self.bytes)
 
     # -- written-ness ------------------------------------------------------------------------------------------------
 
@@ -228,40 +244,59 @@ class Storage:
         if self.poisoned or self.state == FULL:
             return
         self.poisoned = True
-        fill_poison(self.bytes, self.allocation.dtype)
+        dtype = self.allocation.dtype
+        stored = dtype.storage if self.itemsize == dtype.itemsize else np.dtype(np.float32)
+        if self.mask is None:
+            self.bytes.view(stored)[...] = poison(dtype)
+            return
+        pattern = np.full(self.count, poison(dtype)).astype(stored)
+        target = self.bytes.view(stored) if self.mask_itemsize == self.itemsize else self.bytes
+        np.copyto(target, pattern.view(target.dtype), where=self.mask)
 
-    def mask_of(self, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Array:
-        """A view of the unwritten-mask (True: never written) for an access pattern in elements of ``itemsize``."""
+    def _mask_of(self, pattern: Pattern) -> Array:
+        """A view of the unwritten-mask (True: never written) for an access pattern."""
+        offset, shape, strides, itemsize = pattern
         if self.mask is None:
             self.mask = np.full(self.count, self.state != FULL)
             self.mask_itemsize = self.itemsize
+            self.unwritten_count = self.count if self.state != FULL else 0
         if itemsize != self.mask_itemsize:
             if self.mask_itemsize != 1:
                 self.mask = np.repeat(self.mask, self.mask_itemsize)
+                self.unwritten_count *= self.mask_itemsize
                 self.mask_itemsize = 1
             shape, strides = (*shape, itemsize), (*(s * itemsize for s in strides), 1)
             offset *= itemsize
         return np.ndarray(shape, np.bool_, self.mask.data, offset, strides)
 
-    def settle(self) -> None:
-        """Forget the mask once everything was written."""
-        if self.mask is not None and not self.mask.any():
-            self.state, self.mask = FULL, None
-        else:
-            self.state = PARTIAL
-
-    def unwritten(self) -> int:
-        """How many elements were never written."""
+    def missing(self, pattern: Pattern) -> int:
+        """How many elements of an access pattern were never written."""
         if self.state == FULL:
             return 0
-        if self.state == NONE or self.mask is None:
-            return self.count
-        return int(np.count_nonzero(self.mask)) // (self.itemsize // self.mask_itemsize)
+        if self.state == NONE:
+            return math.prod(pattern[1])
+        return -(-int(np.count_nonzero(self._mask_of(pattern))) // max(1, pattern[3] // self.mask_itemsize))
 
+    def mark(self, pattern: Pattern, chosen: Array | None = None) -> None:
+        """Note that an access pattern, or the ``chosen`` elements of it, were written."""
+        if self.state == FULL:
+            return
+        view = self._mask_of(pattern)
+        if chosen is None:
+            self.unwritten_count -= int(np.count_nonzero(view))
+            view[...] = False
+        else:
+            self.unwritten_count -= int(np.count_nonzero(view[chosen]))
+            view[chosen] = False
+        self.state = PARTIAL
+        if self.unwritten_count == 0:
+            self.state, self.mask = FULL, None
 
-def fill_poison(data: Array, dtype: DType) -> None:
-    """Fill a flat uint8 array with ``dtype``'s poison."""
-    data.view(dtype.storage)[...] = poison(dtype) if dtype.name != "float8_e8m0fnu" else np.nan
+    def unwritten(self) -> int:
+        """How many elements of the allocation were never written."""
+        if self.state == PARTIAL:
+            return -(-self.unwritten_count * self.mask_itemsize // self.itemsize)
+        return 0 if self.state == FULL else self.count
 
 
 @dataclass
@@ -281,6 +316,8 @@ class Memory:
         self.allocations: list[Allocation] = []
         self._good: dict[tuple[tuple[int, ...], DType, MemoryRegion], int] = {}
         """Checked shapes, and the bytes that a tensor of each takes."""
+        self._pools: dict[int, list[Array]] = {}
+        """Bytes of dead tensors by size, to be used again."""
         self._arenas: dict[MemoryRegion, Array] = {}
         self._explicit: dict[MemoryRegion, list[Storage]] = {MemoryRegion.sbuf: [], MemoryRegion.psum: []}
 
@@ -312,7 +349,12 @@ class Memory:
         else:
             size = known or math.prod(shape) * stored.itemsize
             self._good[shape, dtype, region] = size
-            storage = Storage(allocation, np.empty(size, np.uint8), 0, itemsize=stored.itemsize)
+            pool = self._pools.get(size)
+            if pool is None:
+                pool = self._pools[size] = []
+            data = pool.pop() if pool else np.empty(size, np.uint8)
+            storage = Storage(allocation, data, 0, itemsize=stored.itemsize)
+            storage.pool = pool
             if storage.on_chip:
                 storage.pitch = storage.row_elems * stored.itemsize
         self.allocations.append(allocation)

@@ -26,7 +26,7 @@ from nki_sim.errors import (
     fail,
     page,
 )
-from nki_sim.memory import Memory, MemoryRegion, Storage
+from nki_sim.memory import Memory, MemoryRegion, Pattern, Storage
 
 _TENSOR = page("api/generated/nki.language.NkiTensor.html")
 _GUIDE = page("get-started/nki-language-guide.html")
@@ -107,6 +107,12 @@ DYNAMIC_PARTITION = Rule(
 )
 VECTOR_SELECT = Rule(
     "tensor.vector_select", "vector_select picks rows (dimension 0) of an HBM tensor by an SBUF column", page=_TENSOR
+)
+RESLICED = Rule(
+    "tensor.vector_select_no_reslice",
+    "the rows that vector_select chose are neither sliced nor selected again",
+    fix="slice the column of indices instead",
+    page=_TENSOR,
 )
 VALUE_STYLE = Rule(
     "lang.isa_dst_required",
@@ -211,6 +217,11 @@ class NkiTensor:
         return self.storage.on_chip
 
     @property
+    def pinned(self) -> bool:
+        """Dimension 0 stays as it is: the partition dimension, or the rows that ``vector_select`` chose."""
+        return self.storage.allocation.region.on_chip or (self.dynamic is not None and self.dynamic.kind == "vector")
+
+    @property
     def row_elems(self) -> int:
         """Elements of this view's dtype that the whole tensor keeps in one partition (in all, for HBM)."""
         storage = self.storage
@@ -228,6 +239,11 @@ class NkiTensor:
         """Byte of the first element within its partition, from the start of the tensor's own row or its address."""
         address = self.storage.allocation.address
         return self.offset % self.row_elems * self.info.itemsize + (address[1] if address else 0)
+
+    @property
+    def pattern(self) -> Pattern:
+        """Offset, shape, strides and bytes per element, as the storage's bookkeeping takes them."""
+        return self.offset, self.shape, self.strides, self.info.itemsize
 
     def words(self) -> str:
         """Region, dtype and shape, as diagnoses print them."""
@@ -261,7 +277,9 @@ class NkiTensor:
         return found if found is not None else self._bind()
 
     def _bind(self) -> Array:
-        storage, stored = self.storage, self.memory.stored(self.info)
+        storage, stored = self.storage, self.info
+        if not self.memory.precise:
+            stored = self.memory.stored(stored)
         size, offset, strides = stored.itemsize, self.offset, self.strides
         if self.dynamic is not None:
             offset += resolve(self.dynamic, self)
@@ -275,7 +293,7 @@ class NkiTensor:
         else:
             start = storage.base + offset * size
             steps = (strides[0] * size, strides[1] * size) if len(strides) == 2 else tuple([s * size for s in strides])
-        array: Array = np.ndarray(self.shape, stored.storage, storage.bytes.data, start, steps)
+        array: Array = np.ndarray(self.shape, stored.storage, storage.bytes, start, steps)
         if self.dynamic is None:
             self._array = array
             if storage.views is not None:
@@ -296,16 +314,20 @@ class NkiTensor:
         """All that a shape, dtype, space or alignment check can depend on."""
         found = self._sig
         if found is None:
-            kind = None if self.dynamic is None else self.dynamic.kind
-            region = self.storage.allocation.region
-            if self.storage.on_chip:
-                where = self.start_byte if region is MemoryRegion.psum else 0
-                found = (self.info.name, region.value, self.shape, self.strides, self.row_elems,
-                         self.start_partition, where, kind)  # fmt: skip
-            else:
-                found = (self.info.name, region.value, self.shape, self.strides, kind)
-            self._sig = found
+            found = self._sig = self._signature()
         return found
+
+    def _signature(self) -> Signature:
+        storage = self.storage
+        kind = None if self.dynamic is None else self.dynamic.kind
+        if not storage.on_chip:
+            return (self.info.name, storage.region_name, self.shape, self.strides, kind)
+        row = storage.row_elems if storage.allocation.dtype is self.info else self.row_elems
+        address, where = storage.allocation.address, 0
+        partition = self.offset // row + (address[0] if address is not None else 0)
+        if storage.accumulation is not None:
+            where = self.start_byte  # PSUM: which bank
+        return (self.info.name, storage.region_name, self.shape, self.strides, row, partition, where, kind)
 
     # -- indexing ----------------------------------------------------------------------------------------------------
 
@@ -319,13 +341,13 @@ class NkiTensor:
         keys = key if isinstance(key, tuple) else (key,)
         shape, strides = self.shape, self.strides
         ndim = len(shape)
+        if self.dynamic is not None and keys[0] != slice(None) and keys[0] is not Ellipsis:
+            self._not_chosen(0)
         if len(keys) == ndim:
-            for item in keys:
-                if type(item) is not slice:
-                    break
-            else:
-                return self._slices(keys)
-        if len(keys) != ndim or Ellipsis in keys:
+            made = self._plain_slices(keys)
+            if made is not None:
+                return made
+        else:
             keys = self._spread(keys)
         offset = self.offset
         new_shape: list[int] = []
@@ -363,6 +385,8 @@ class NkiTensor:
                 if size_kept is not None:
                     new_shape.append(int(size_kept))
                     new_strides.append(stride)
+            elif item is Ellipsis:
+                return self[self._spread(keys)]
             else:
                 self._bad_index(item)
         least = 2 if on_chip else 1
@@ -372,21 +396,25 @@ class NkiTensor:
                 new_strides.insert(position, stride)
         return NkiTensor(self.storage, self.memory, self.info, tuple(new_shape), tuple(new_strides), offset, dynamic)
 
-    def _slices(self, keys: tuple[slice, ...]) -> NkiTensor:
-        """Index with one slice per dimension: the common case."""
-        offset, strides, sizes, steps = self.offset, self.strides, [], []
-        for dim, item in enumerate(keys):
-            start, stop, stride = item.start, item.stop, strides[dim]
-            if type(start) is int and type(stop) is int and item.step is None and 0 <= start < stop <= self.shape[dim]:
-                sizes.append(stop - start)
-                steps.append(stride)
-                offset += start * stride
-            else:
-                first, count, step = self._slice(dim, item)
-                sizes.append(count)
-                steps.append(stride * step)
-                offset += first * stride
-        return NkiTensor(self.storage, self.memory, self.info, tuple(sizes), tuple(steps), offset, self.dynamic)
+    def _plain_slices(self, keys: tuple[Any, ...]) -> NkiTensor | None:
+        """Index with one slice of plain ints, or a whole dimension, per dimension: the common case; else ``None``."""
+        offset = self.offset
+        sizes, dim = list(self.shape), 0
+        for item in keys:
+            if type(item) is not slice or item.step is not None:
+                return None
+            start, stop = item.start, item.stop
+            if start is None:
+                if stop is None:
+                    dim += 1
+                    continue
+                start = 0
+            if type(start) is not int or type(stop) is not int or not 0 <= start < stop <= sizes[dim]:
+                return None
+            sizes[dim] = stop - start
+            offset += start * self.strides[dim]
+            dim += 1
+        return NkiTensor(self.storage, self.memory, self.info, tuple(sizes), self.strides, offset, self.dynamic)
 
     def _spread(self, keys: tuple[Any, ...]) -> tuple[Any, ...]:
         dots = [i for i, item in enumerate(keys) if item is Ellipsis]
@@ -446,6 +474,7 @@ class NkiTensor:
     def slice(self, dim: int, start: int, end: int, step: int = 1) -> NkiTensor:
         """Elements ``start`` to ``end`` (exclusive) of one dimension, every ``step``-th."""
         dim = self._dim(dim)
+        self._not_chosen(dim)
         if start < 0 or end < 0:
             raise self._error(IN_BOUNDS, f"slice {start}:{end} on dimension {dim}", NkiIndexError)
         first, count, step = self._slice(dim, slice(start, end, step))
@@ -456,6 +485,7 @@ class NkiTensor:
     def select(self, dim: int, index: int | NkiTensor) -> NkiTensor:
         """One element of a dimension, which disappears; a (1, 1) SBUF tensor as index is read at run time."""
         dim = self._dim(dim)
+        self._not_chosen(dim)
         size = self.shape[dim]
         offset, dynamic = self.offset, self.dynamic
         if isinstance(index, (int, np.integer)) and not isinstance(index, bool):
@@ -475,6 +505,10 @@ class NkiTensor:
         if self.on_chip and len(shape) < 2:
             return view.expand_dim(1)
         return view
+
+    def _not_chosen(self, dim: int) -> None:
+        if dim == 0 and self.dynamic is not None and self.pinned and not self.on_chip:
+            raise self._error(RESLICED, "slice or select on the rows that vector_select chose")
 
     def _dynamic(self, dim: int, index: Any) -> Dynamic:
         if self.dynamic is not None:
@@ -501,14 +535,14 @@ class NkiTensor:
         order = tuple(dims)
         if sorted(order) != list(range(self.ndim)):
             raise self._error(PERMUTE, f"permute{order} of {self.ndim} dimensions")
-        if self.on_chip and order[0] != 0:
+        if self.pinned and order[0] != 0:
             raise self._error(PERMUTE, f"permute{order} moves the partition dimension")
         return self._new([self.shape[d] for d in order], [self.strides[d] for d in order])
 
     def broadcast(self, dim: int, size: int) -> NkiTensor:
         """A dimension of size 1 repeated ``size`` times, without a copy."""
         dim = self._dim(dim)
-        if self.on_chip and dim == 0:
+        if self.pinned and dim == 0:
             raise self._error(BROADCAST, "broadcast of the partition dimension")
         if self.shape[dim] != 1 or size < 1:
             raise self._error(BROADCAST, f"broadcast of dimension {dim} of size {self.shape[dim]} to {size}")
@@ -519,7 +553,7 @@ class NkiTensor:
     def expand_dim(self, dim: int) -> NkiTensor:
         """A new dimension of size 1 at ``dim``."""
         dim = self._dim(dim, extra=1)
-        if self.on_chip and dim == 0:
+        if self.pinned and dim == 0:
             raise self._error(EXPAND, "a dimension before the partition dimension")
         stride = self.strides[dim] * self.shape[dim] if dim < self.ndim else 1
         return self._new((*self.shape[:dim], 1, *self.shape[dim:]), (*self.strides[:dim], stride, *self.strides[dim:]))
@@ -527,7 +561,7 @@ class NkiTensor:
     def squeeze_dim(self, dim: int) -> NkiTensor:
         """Without the dimension ``dim``, whose size is 1."""
         dim = self._dim(dim)
-        if self.on_chip and (dim == 0 or self.ndim == 2):
+        if (self.pinned and dim == 0) or (self.on_chip and self.ndim == 2):
             raise self._error(SQUEEZE, f"squeeze_dim({dim}) of a {self.ndim}-D on-chip tensor")
         if self.shape[dim] != 1:
             raise self._error(SQUEEZE, f"dimension {dim} has size {self.shape[dim]}")
@@ -537,7 +571,7 @@ class NkiTensor:
         """One dimension split into several; one size may be -1."""
         dim = self._dim(dim)
         sizes = list(shape)
-        if self.on_chip and dim == 0 and tuple(sizes) not in ((self.shape[0],), (-1,)):
+        if self.pinned and dim == 0 and tuple(sizes) not in ((self.shape[0],), (-1,)):
             raise self._error(RESHAPE_DIM, "reshape_dim of the partition dimension")
         known = math.prod(n for n in sizes if n != -1)
         if sizes.count(-1) == 1 and known > 0 and self.shape[dim] % known == 0:
@@ -552,7 +586,7 @@ class NkiTensor:
     def flatten_dims(self, start_dim: int, end_dim: int) -> NkiTensor:
         """Dimensions ``start_dim`` to ``end_dim`` (inclusive) merged into one."""
         first, last = self._dim(start_dim), self._dim(end_dim)
-        if first > last or (self.on_chip and first == 0 and last > 0):
+        if first > last or (self.pinned and first == 0 and last > 0):
             raise self._error(FLATTEN, f"flatten_dims({start_dim}, {end_dim})")
         merged = coalesce(self.shape[first : last + 1], self.strides[first : last + 1])
         if len(merged) > 1:
@@ -572,9 +606,9 @@ class NkiTensor:
         if any(n < 1 for n in sizes) or math.prod(sizes) != self.size:
             what = f"{self.size} elements {self.shape} into {math.prod(sizes)} elements {tuple(shape)}"
             raise self._error(RESHAPE, what, NkiAssertionError)
-        if self.on_chip and sizes[0] != self.shape[0]:
+        if self.pinned and sizes[0] != self.shape[0]:
             raise self._error(RESHAPE, f"partition dimension {self.shape[0]} into {sizes[0]}", NkiAssertionError)
-        skip = 1 if self.on_chip else 0
+        skip = 1 if self.pinned else 0
         strides = split_strides(self.shape[skip:], self.strides[skip:], sizes[skip:])
         if strides is None:
             what = f"{self.shape} with strides {self.strides} is no {tuple(sizes)} in memory"
@@ -744,6 +778,22 @@ class NkiTensor:
     def __float__(self) -> NoReturn:
         fix = "a device value has no Python value while the kernel is built; nl.device_print shows it"
         raise self._error(VALUE_STYLE, "a tile as a Python number", NkiTypeError, fix=fix)
+
+    def __bool__(self) -> NoReturn:
+        fix = "the kernel is built before the data exist: choose with masks, or compare shapes and Python values"
+        raise self._error(VALUE_STYLE, "a tile as a Python condition", NkiTypeError, fix=fix)
+
+    def __lt__(self, other: Any) -> NoReturn:
+        self._no_arithmetic("<", "less")
+
+    def __le__(self, other: Any) -> NoReturn:
+        self._no_arithmetic("<=", "less_equal")
+
+    def __gt__(self, other: Any) -> NoReturn:
+        self._no_arithmetic(">", "greater")
+
+    def __ge__(self, other: Any) -> NoReturn:
+        self._no_arithmetic(">=", "greater_equal")
 
     __int__ = __index__ = __float__
 

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import ml_dtypes
+import nki_sim
 import numpy as np
 import pytest
-
-import nki_sim
 from nki_sim import dtypes
 
 ONE_CORE = os.environ.get("NKILIB_ONE_CORE") == "1"
@@ -129,7 +128,17 @@ def _namespace() -> None:
     builtins.builtin = builtin  # type: ignore[attr-defined]
     root = _module("nki_cpu_simulator", nki=nki)
     root.__path__ = []  # type: ignore[attr-defined]
-    for suffix in ("", ".builtin", ".compiler", ".isa", ".isa.constants", ".language", ".language.dtypes", ".tensor", ".typing"):
+    for suffix in (
+        "",
+        ".builtin",
+        ".compiler",
+        ".isa",
+        ".isa.constants",
+        ".language",
+        ".language.dtypes",
+        ".tensor",
+        ".typing",
+    ):
         sys.modules["nki_cpu_simulator.nki" + suffix] = sys.modules["nki" + suffix]
 
 
@@ -143,5 +152,3 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     import test.utils.test_orchestrator as orchestrator
 
     orchestrator.Orchestrator._compiled_kernel = None
-
-

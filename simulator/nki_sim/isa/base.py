@@ -85,9 +85,7 @@ def update(spaces: tuple[MemoryRegion, ...], rule: str = "", *, default: Any = d
     return _operand(OperandSpec("update", spaces, rule), default)
 
 
-def column(
-    spaces: tuple[MemoryRegion, ...], rule: str = "", *, default: Any = dataclasses.MISSING, none: bool = False
-) -> Any:
+def column(spaces: tuple[MemoryRegion, ...], rule: str = "", *, default: Any = dataclasses.MISSING, none: bool = False) -> Any:
     """A compile-time scalar, or a (P, 1) tile with one value per partition; ``none``: required, yet None is legal."""
     return _operand(OperandSpec("read", spaces, rule, scalar=True, column=True, none=none), default)
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from nki_sim import context
 from nki_sim.dtypes import Array
-from nki_sim.errors import Broken, isa_page, rule
+from nki_sim.errors import Broken, Rule, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import DMA_REACH, SBUF, Body, instruction, read, write
 from nki_sim.isa.dma import DmaInstruction, Rows, index_of, is_hbm
@@ -18,6 +19,18 @@ from nki_sim.tensor import NkiTensor
 
 _PAGE = isa_page("dma_transpose")
 _AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
+_BLOCK = 16
+"""Rows that a gathering transpose moves together (our reading: their number must be a multiple of 16)."""
+
+MIXED_BLOCK = Rule(
+    "dma_transpose.oob_skip_mixed",
+    "with oob_mode.skip the 16 rows of a block are all inside src or all outside: a mixed block is undefined on current "
+    "hardware",
+    why="a public report (aws-neuron-sdk issue 1390) says that it aborts the DMA and hangs later runs on trn2 and trn3",
+    fix="clamp the indices and mask afterwards, or gather with nisa.dma_copy and transpose on chip",
+    page=_PAGE,
+    enforce="runtime",
+)
 
 
 @instruction
@@ -156,7 +169,7 @@ class dma_transpose(DmaInstruction):
     def indices_count(self, core: NeuronCore) -> Broken | None:
         index = self.src_index
         bad = index is not None and index.size < self.src.shape[0]
-        return Broken(f"{index.size if index else 0} indices for {self.src.shape[0]} rows", "src") if bad else None
+        return Broken(f"{index.size if index is not None else 0} indices for {self.src.shape[0]} rows", "src") if bad else None
 
     @rule("dma_transpose.indirect.src0_mult_16", "the number of rows is a multiple of 16", page=_PAGE)
     def rows_16(self, core: NeuronCore) -> Broken | None:
@@ -167,7 +180,7 @@ class dma_transpose(DmaInstruction):
     def indices_rows(self, core: NeuronCore) -> Broken | None:
         index = self.src_index
         bad = index is not None and (index.shape[0] % 16 or not 16 <= index.shape[0] <= 128)
-        return Broken(f"indices are {index.shape if index else ()}", "src") if bad else None
+        return Broken(f"indices are {index.shape if index is not None else ()}", "src") if bad else None
 
     @rule(
         "dma_transpose.indirect.indices1_gt1",
@@ -177,7 +190,7 @@ class dma_transpose(DmaInstruction):
     def indices_columns(self, core: NeuronCore) -> Broken | None:
         index = self.src_index
         bad = index is not None and index.shape[1] > 1 and index.shape[0] != 128
-        return Broken(f"indices are {index.shape if index else ()}", "src") if bad else None
+        return Broken(f"indices are {index.shape if index is not None else ()}", "src") if bad else None
 
     @rule("dma_transpose.indirect.indices_u32_sbuf", "the indices are uint32 and in SBUF", page=_PAGE)
     def indices_dtype(self, core: NeuronCore) -> Broken | None:
@@ -201,10 +214,17 @@ class dma_transpose(DmaInstruction):
         if not self._indirect():
             return lambda dst, src, _: np.copyto(dst, src.transpose(order))
         rows = Rows(self.src, self.oob_mode is OobMode.skip)
+        machine, blocks = context.machine(), -(-self.src.shape[0] // _BLOCK)
 
         def gather(dst: Array, src: Array, index: Array) -> None:
             # indices run down the columns of the index tile; a skipped row leaves its column of dst alone
             table, lanes, numbers = rows.select(src, index.T)
+            valid = np.bincount(lanes // _BLOCK, minlength=blocks)
+            mixed = np.flatnonzero((valid > 0) & (valid < _BLOCK))
+            if mixed.size:
+                first = int(mixed[0]) * _BLOCK
+                what = f"rows {first} to {first + _BLOCK - 1} mix indices inside and outside of src"
+                raise machine.error(self, MIXED_BLOCK, Broken(what, "src"))
             dst[..., lanes] = table[numbers].transpose(order)
 
         return gather

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from typing import Any
+from typing import Any, ClassVar
 
 from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, isa_page, rule
@@ -26,10 +26,19 @@ class memset(ComputeInstruction):
         engine: vector, gpsimd (SBUF only) or unknown (vector).
     """
 
+    decided_params = ("packed_value",)
+
     dst: NkiTensor = write(ON_CHIP)
     value: float = immediate("memset.const")
     engine: Engine = Engine.unknown
     name: str | None = None
+
+    packed_value: ClassVar[object] = None  # what a packed tile is set to: plans differ, since only 0 is legal
+
+    def __post_init__(self) -> None:
+        if isinstance(self.dst, NkiTensor) and self.dst.info.kind == "packed":
+            self.__dict__["packed_value"] = self.value
+        super().__post_init__()
 
     def resolve_engine(self, core: NeuronCore) -> Engine:
         return Engine.vector if self.engine is Engine.unknown else self.engine

@@ -130,6 +130,7 @@ class nc_matmul(ComputeInstruction):
         if not np.any(empty):
             return None
         if self.dst.storage.state != 0 and self.dst.storage.unwritten():
+            self.dst.storage.poison()  # the sum is of what was there, which nobody knows
             return FIRST_OVERWRITES
         if context.core().gen == 4:
             return None

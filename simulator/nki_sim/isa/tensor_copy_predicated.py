@@ -39,9 +39,7 @@ class tensor_copy_predicated(ComputeInstruction):
         storage = self.dst.storage
         if storage.state:
             chosen = self.predicate.array.reshape(self.dst.shape).astype(bool) != self.reverse_pred
-            mask = storage.mask_of(self.dst.offset, self.dst.shape, self.dst.strides, self.dst.info.itemsize)
-            mask[chosen] = False
-            storage.settle()
+            storage.mark(self.dst.pattern, chosen)
 
     @rule("tcp.shape", "src (if a tile), dst and predicate have equal partition sizes and elements per partition; "
           "ranks may differ", page=_PAGE)  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -39,6 +39,8 @@ class tensor_scalar(ComputeInstruction):
         engine: vector, scalar, gpsimd (rsqrt and power) or unknown.
     """
 
+    decided_params = ("neutral",)
+
     dst: NkiTensor = write(ON_CHIP)
     data: NkiTensor = read(ON_CHIP)
     op0: Any
@@ -49,6 +51,14 @@ class tensor_scalar(ComputeInstruction):
     reverse1: bool = False
     engine: Engine = Engine.unknown
     name: str | None = None
+
+    neutral: ClassVar[object] = True  # None where operand0 is a value: plans differ, since a unary op0 takes none
+
+    def __post_init__(self) -> None:
+        operand = self.operand0
+        if type(operand) is NkiTensor or (operand is not None and operand != 0):
+            self.__dict__["neutral"] = None
+        super().__post_init__()
 
     def _ops(self) -> tuple[Operator, Operator | None]:
         return ops.lookup(self.op0), None if self.op1 is None else ops.lookup(self.op1)
@@ -149,6 +159,16 @@ class tensor_scalar(ComputeInstruction):
                 if tile.dtype != "float32":
                     return Broken(f"{name} is {tile.dtype}", name)
         return None
+
+    @rule(
+        "tensor_scalar.gen2_no_scalar",
+        "on trn1 the Scalar Engine has no tensor_scalar (undocumented there; the documents list it for trn2 and trn3)",
+        fix="use nisa.activation(op=nl.copy, scale=…, bias=…), or engine=nisa.engine.vector",
+        page=_PAGE,
+        gens=(2,),
+    )
+    def no_scalar(self, core: NeuronCore) -> Broken | None:
+        return Broken("engine scalar on trn1", "engine") if self.engine is Engine.scalar else None
 
     @rule("tensor_scalar.scalar_engine_combos", "on trn2 the Scalar Engine has (multiply, add), (multiply, None) and "
           "(add, None)", page=_PAGE, gens=(3,), fix="use engine=nisa.engine.vector")  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -37,6 +37,8 @@ class tensor_scalar_reduce(ComputeInstruction):
         reduce_init: float32 scalar or (P, 1) tile. reduce_res_negate: negate what is written, not the registers.
     """
 
+    decided_params = ("neutral",)
+
     dst: NkiTensor = write(ON_CHIP)
     data: NkiTensor = read(ON_CHIP)
     op0: Any
@@ -49,7 +51,11 @@ class tensor_scalar_reduce(ComputeInstruction):
     reduce_res_negate: bool = False
     name: str | None = None
 
+    neutral: ClassVar[object] = True  # None where operand0 is a value: plans differ, since a unary op0 takes none
+
     def __post_init__(self) -> None:
+        if isinstance(self.operand0, NkiTensor) or (self.operand0 is not None and self.operand0 != 0):
+            self.__dict__["neutral"] = None
         if isinstance(self.reduce_cmd, ReduceCmd):
             accumulator("vector").start(self, self.reduce_cmd)
         super().__post_init__()

@@ -12,7 +12,7 @@ from nki_sim import context, dtypes, isa, ops
 from nki_sim.dtypes import DType, UnknownDTypeError
 from nki_sim.errors import NkiTypeError, Rule, fail, page
 from nki_sim.isa.nc_stream_shuffle import nc_stream_shuffle
-from nki_sim.memory import PARTITION_LIMIT, MemoryRegion
+from nki_sim.memory import PARTITION_LIMIT, SBUF_ALIGN, MemoryRegion
 from nki_sim.tensor import NkiTensor
 
 sbuf = MemoryRegion.sbuf
@@ -29,6 +29,13 @@ DTYPE = Rule("dtype.supported_list", "dtype is an NKI data type", page=page("api
              fix="write dtype=nl.float32, nl.bfloat16, …")  # fmt: skip
 SHAPE = Rule("tensor.shape_positive", "a shape is a tuple of positive integers", page=_page("ndarray"),
              fix="write (128, 512)")  # fmt: skip
+X4_GEN4 = Rule(
+    "dtype.x4_gen4_only",
+    "packed (x4) dtypes exist on trn3",
+    why="only its tensor engine multiplies them",
+    page=page("api/nki.api.shared.html"),
+    gens=(4,),
+)
 LOAD_HBM = Rule(
     "nl.load_hbm",
     "nl.load copies from HBM to a new SBUF tile",
@@ -106,8 +113,14 @@ def ndarray(
     """
     if isinstance(shape, (int, np.integer)) or not all(isinstance(n, (int, np.integer)) for n in shape):
         raise fail(SHAPE, f"shape {shape!r}", target=_target(), subject="nl.ndarray", operand="shape")
-    row = resolve_dtype(dtype, "nl.ndarray")
-    return context.machine().allocate(tuple(int(n) for n in shape), row, buffer, name, address)
+    row, machine = resolve_dtype(dtype, "nl.ndarray"), context.machine()
+    if row.kind == "packed" and machine.core.gen < 4:
+        raise fail(X4_GEN4, f"dtype {row.name} on {_target()}", target=_target(), subject="nl.ndarray", operand="dtype")
+    made = machine.allocate(tuple(int(n) for n in shape), row, buffer, name, address)
+    place = made.storage.allocation.address
+    if buffer is sbuf and place is not None and place[1] % machine.core.sbuf_min_align:
+        machine.found(_portability(SBUF_ALIGN, f"byte offset {place[1]}", "nl.ndarray"))
+    return made
 
 
 def full(shape: Sequence[int], fill_value: float, dtype: Any, buffer: MemoryRegion = sbuf, name: str = "") -> NkiTensor:

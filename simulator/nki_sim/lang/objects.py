@@ -6,7 +6,7 @@ import dataclasses
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from nki_sim import context
 from nki_sim.errors import NkiTypeError, NkiValidationError, Rule, fail, page
@@ -143,8 +143,20 @@ def is_psum(buffer: MemoryRegion) -> bool:
     return buffer is MemoryRegion.psum
 
 
+TILE_SIZES = Rule(
+    "nl.tile_size",
+    "nl.tile_size holds constants",
+    fix="read one: nl.tile_size.pmax (partitions), nl.tile_size.psum_bank_fmax (fp32 of a PSUM bank)",
+    page=page("api/nki.language.tile_size.html"),
+)
+
+
 class TileSize:
     """Hardware tile sizes of the current target: elements, or bytes where the name says so."""
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        what = "nl.tile_size is no function"
+        raise fail(TILE_SIZES, what, target=context.core().target, subject="nl.tile_size", error=NkiTypeError)
 
     @property
     def pmax(self) -> int:
