@@ -8,7 +8,7 @@ reports show.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 DOCS = "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/"
@@ -62,6 +62,8 @@ class NeuronCore:
     """Row and column tile sizes of the tensor engine. [ISA]"""
     hwdge: bool
     """Whether descriptors can be generated in hardware. [A3]"""
+    hbm_bytes: int
+    """HBM of the device, which its cores share. [A2] [A3] [A4]"""
     dma_gb_s_per_engine: float
     """Theoretical bandwidth of one DMA engine, in GB/s. [DMA]"""
     unverified: frozenset[str] = frozenset()
@@ -86,6 +88,11 @@ class NeuronCore:
         return self.version.value
 
     @property
+    def psum_usable_bytes(self) -> int:
+        """PSUM bytes per partition in the usable banks."""
+        return self.psum_banks * self.psum_bank_bytes
+
+    @property
     def sbuf_size_bytes(self) -> int:
         """SBUF bytes of all partitions together."""
         return self.partitions * self.sbuf_partition_bytes
@@ -104,6 +111,7 @@ TRN1 = NeuronCore(
     lnc=(1,),
     pe_tile_sizes=(64, 128),
     hwdge=False,
+    hbm_bytes=32 << 30,
     dma_gb_s_per_engine=27.2,
     unverified=frozenset({"sbuf_usable_bytes", "sbuf_min_align", "psum_min_align"}),
 )
@@ -118,6 +126,7 @@ TRN2 = NeuronCore(
     lnc=(1, 2),
     pe_tile_sizes=(32, 64, 128),
     hwdge=True,
+    hbm_bytes=96 << 30,
     dma_gb_s_per_engine=27.2,
     unverified=frozenset({"sbuf_usable_bytes", "sbuf_min_align", "psum_min_align"}),
 )
@@ -132,6 +141,7 @@ TRN3 = NeuronCore(
     lnc=(1, 2),
     pe_tile_sizes=(32, 64, 128),
     hwdge=True,
+    hbm_bytes=144 << 30,
     dma_gb_s_per_engine=38.4,
     unverified=frozenset({"sbuf_usable_bytes", "sbuf_min_align", "psum_min_align"}),
 )
@@ -146,6 +156,9 @@ ALIASES = {
 
 DEFAULT = TRN2
 """The target when neither an argument nor the environment names one. (The vendor's simulator takes trn3 there.)"""
+
+PE_TRANSPOSE_VARIABLE = "NKI_DMA_TRANSPOSE_AS_PE_TRANSPOSE"
+"""Set to true, the compiler keeps the last PSUM bank for transposes on trn2 and trn3. (The 0.6 documents say so.)"""
 
 TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
 
@@ -165,4 +178,6 @@ def core(target: str | NeuronCore | None = None) -> NeuronCore:
     if found is None:
         where = "" if target else f" (from {TARGET_VARIABLE})"
         raise ValueError(f"unknown target {asked!r}{where}; known targets are {', '.join(ALIASES)}")
+    if found.gen > 2 and os.environ.get(PE_TRANSPOSE_VARIABLE, "").lower() in ("1", "true"):
+        return replace(found, psum_banks=found.psum_banks - 1)
     return found

@@ -28,7 +28,7 @@ from nki_sim.errors import (
 )
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ComputeInstruction, Instruction, OperandSpec, free, partitions
-from nki_sim.isa.enums import dependency
+from nki_sim.isa.enums import dependency, oob_mode
 from nki_sim.memory import FULL, NONE, Memory, MemoryRegion, Storage
 from nki_sim.ops import UnknownOperatorError
 from nki_sim.program import ABSENT, SCALAR, Plan, Program, Slot
@@ -151,6 +151,8 @@ class Machine:
         try:
             plan.body(*[v.array if type(v) is NkiTensor else v for v in values])
         except OutOfRangeError as oob:
+            if getattr(ins, "oob_mode", None) is oob_mode.skip:
+                return  # the transfer is dropped: dst stays as it was
             what = f"runtime index {oob.index} is outside its dimension of size {oob.size}"
             raise self.error(ins, OUT_OF_RANGE, Broken(what)) from None
 
@@ -208,6 +210,7 @@ class Machine:
             reads=tuple(i for i in tensors if slots[i].access == "read"),
             writes=tuple(i for i in tensors if slots[i].access != "read"),
             flops=ins.flops(),
+            cycles=ins.cycles(self.core),
         )
         self.program.plans.append(plan)
         return len(self.program.plans) - 1, plan

@@ -79,6 +79,12 @@ PSUM_CAPACITY = Rule(
     fix="evict each result with tensor_copy to SBUF before the next one needs its bank",
     page=_MEM,
 )
+HBM_CAPACITY = Rule(
+    "hw.hbm.capacity",
+    "the HBM tensors of a kernel fit in the device's HBM",
+    fix="work on a part of the data, or check the shape",
+    page=_MEM,
+)
 USABLE = Rule(
     "hw.sbuf.usable_partition_bytes",
     "a tile fits in the usable bytes of one SBUF partition (nl.tile_size.sbuf_fmax_bytes)",
@@ -396,7 +402,7 @@ class Memory:
 
     def capacity(self, region: MemoryRegion) -> int:
         """Usable bytes per partition."""
-        return self.core.sbuf_usable_bytes if region is MemoryRegion.sbuf else self.core.psum_partition_bytes
+        return self.core.sbuf_usable_bytes if region is MemoryRegion.sbuf else self.core.psum_usable_bytes
 
     def _checked_address(
         self, shape: tuple[int, ...], dtype: DType, region: MemoryRegion, address: Any
@@ -408,6 +414,7 @@ class Memory:
         if not positive or not shape:
             raise fail(SHAPE_POSITIVE, f"shape {shape}", target=target, subject="nl.ndarray", operand="shape")
         if not region.on_chip:
+            self._check_hbm(math.prod(shape) * dtype.itemsize)
             return None
         label = region.value.upper()
         if len(shape) < 2:
@@ -424,6 +431,12 @@ class Memory:
         if address is None:
             return None
         return self._checked_place(address, shape[0], row, region)
+
+    def _check_hbm(self, size: int) -> None:
+        used = sum(a.row_bytes for a in self.allocations if not a.region.on_chip)
+        if used + size > self.core.hbm_bytes:
+            what = f"{used + size} bytes of HBM > {self.core.hbm_bytes}"
+            raise fail(HBM_CAPACITY, what, target=self.core.target, subject="nl.ndarray", operand="shape")
 
     def _checked_place(self, address: Any, partitions: int, row: int, region: MemoryRegion) -> tuple[int, int]:
         target = self.core.target

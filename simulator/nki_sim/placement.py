@@ -75,7 +75,7 @@ def place(allocations: Sequence[Allocation], core: NeuronCore, steps: int) -> tu
     maps = {}
     for region, limit, rule in (
         (MemoryRegion.sbuf, core.sbuf_usable_bytes, SBUF_CAPACITY),
-        (MemoryRegion.psum, core.psum_partition_bytes, PSUM_CAPACITY),
+        (MemoryRegion.psum, core.psum_usable_bytes, PSUM_CAPACITY),
     ):
         used = [a for a in allocations if a.region is region and (a.last >= a.born or a.address is not None)]
         found = maps[region] = Occupancy(region, limit, used)

@@ -52,6 +52,7 @@ class Plan:
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     flops: int = 0
+    cycles: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,13 @@ RESLICED = Rule(
     fix="slice the column of indices instead",
     page=_TENSOR,
 )
+WHOLE_NUMBERS = Rule("tensor.whole_numbers", "sizes, dimensions, steps and bounds are whole numbers", page=_TENSOR)
+DTYPE = Rule(
+    "dtype.supported_list",
+    "dtype is an NKI data type",
+    page=page("api/nki.api.shared.html"),
+    fix="write dtype=nl.float32, nl.bfloat16, …",
+)
 VALUE_STYLE = Rule(
     "lang.isa_dst_required",
     "instructions write their dst; a tile has no arithmetic and no item assignment of its own",
@@ -375,7 +382,7 @@ class NkiTensor:
                 else:
                     dropped.append((len(new_shape), stride))
             elif isinstance(item, DynamicSlice) and isinstance(item.start, (int, np.integer)):
-                start, count, step = self._slice(dim, slice(int(item.start), int(item.start) + int(item.size)))
+                start, count, step = self._slice(dim, slice(item.start, item.start + item.size))
                 offset += start * stride
                 new_shape.append(count)
                 new_strides.append(stride * step)
@@ -463,6 +470,25 @@ class NkiTensor:
         start = self.offset if offset is None else offset
         return NkiTensor(self.storage, self.memory, self.info, tuple(shape), tuple(strides), start, self.dynamic)
 
+    def _whole(self, what: str, *values: Any) -> None:
+        """All values are whole numbers."""
+        for value in values:
+            if not isinstance(value, (int, np.integer)):
+                raise self._error(WHOLE_NUMBERS, f"{what} {value!r}", NkiTypeError)
+
+    def _numbers(self, what: str, values: Any) -> tuple[int, ...]:
+        """A sequence of whole numbers."""
+        if not isinstance(values, Sequence):
+            raise self._error(WHOLE_NUMBERS, f"{what} {values!r} is no sequence", NkiTypeError)
+        self._whole(what, *values)
+        return tuple(int(n) for n in values)
+
+    def _dtype(self, dtype: Any) -> DType:
+        try:
+            return dtypes.lookup(dtype)
+        except dtypes.UnknownDTypeError as error:
+            raise self._error(DTYPE, str(error), NkiTypeError) from None
+
     def _dim(self, dim: int, extra: int = 0) -> int:
         """A dimension number, counted from the end when negative."""
         if not isinstance(dim, (int, np.integer)) or not -self.ndim - extra <= dim < self.ndim + extra:
@@ -475,6 +501,7 @@ class NkiTensor:
         """Elements ``start`` to ``end`` (exclusive) of one dimension, every ``step``-th."""
         dim = self._dim(dim)
         self._not_chosen(dim)
+        self._whole("slice bound", start, end, step)
         if start < 0 or end < 0:
             raise self._error(IN_BOUNDS, f"slice {start}:{end} on dimension {dim}", NkiIndexError)
         first, count, step = self._slice(dim, slice(start, end, step))
@@ -532,7 +559,7 @@ class NkiTensor:
 
     def permute(self, dims: Sequence[int]) -> NkiTensor:
         """The dimensions in another order."""
-        order = tuple(dims)
+        order = self._numbers("permute", dims)
         if sorted(order) != list(range(self.ndim)):
             raise self._error(PERMUTE, f"permute{order} of {self.ndim} dimensions")
         if self.pinned and order[0] != 0:
@@ -542,6 +569,7 @@ class NkiTensor:
     def broadcast(self, dim: int, size: int) -> NkiTensor:
         """A dimension of size 1 repeated ``size`` times, without a copy."""
         dim = self._dim(dim)
+        self._whole("broadcast size", size)
         if self.pinned and dim == 0:
             raise self._error(BROADCAST, "broadcast of the partition dimension")
         if self.shape[dim] != 1 or size < 1:
@@ -570,7 +598,7 @@ class NkiTensor:
     def reshape_dim(self, dim: int, shape: Sequence[int]) -> NkiTensor:
         """One dimension split into several; one size may be -1."""
         dim = self._dim(dim)
-        sizes = list(shape)
+        sizes = list(self._numbers("reshape_dim", shape))
         if self.pinned and dim == 0 and tuple(sizes) not in ((self.shape[0],), (-1,)):
             raise self._error(RESHAPE_DIM, "reshape_dim of the partition dimension")
         known = math.prod(n for n in sizes if n != -1)
@@ -599,7 +627,7 @@ class NkiTensor:
 
     def reshape(self, shape: Sequence[int]) -> NkiTensor:
         """Other sizes over the same elements in the same order; one size may be -1."""
-        sizes = [int(n) for n in shape]
+        sizes = list(self._numbers("reshape", shape))
         known = math.prod(n for n in sizes if n != -1)
         if sizes.count(-1) == 1 and known > 0 and self.size % known == 0:
             sizes[sizes.index(-1)] = self.size // known
@@ -643,7 +671,7 @@ class NkiTensor:
 
     def view(self, dtype: Any) -> NkiTensor:
         """The same bytes as another dtype; the last dimension grows or shrinks by the ratio of the sizes."""
-        new, old = dtypes.lookup(dtype), self.info
+        new, old = self._dtype(dtype), self.info
         wide = self.memory.stored(old) is not old or self.memory.stored(new) is not new
         if wide and (old.itemsize != new.itemsize or self.memory.stored(old) is not self.memory.stored(new)):
             what = f"view of {old.name} as {new.name} with NKI_PRECISE_FP=0, which stores {old.name} as float32"
@@ -678,12 +706,16 @@ class NkiTensor:
         ``offset`` counts elements and is added to the view's own (``None`` keeps that). The documents give three
         readings; this is the one of the newest reference. A runtime offset advances ``indirect_dim`` of ``self.shape``.
         """
-        info = self.info if dtype is None else dtypes.lookup(dtype)
+        info = self.info if dtype is None else self._dtype(dtype)
         if offset is not None and not isinstance(offset, (int, np.integer)):
             raise self._error(AP_OFFSET, f"offset of type {type(offset).__name__}", NkiTypeError)
         if scalar_offset is not None and vector_offset is not None:
             raise self._error(AP_EXCLUSIVE, "scalar_offset and vector_offset together")
-        pairs = [(int(step), int(num)) for step, num in pattern]
+        if not isinstance(pattern, Sequence):
+            raise self._error(WHOLE_NUMBERS, f"pattern {pattern!r} is no sequence", NkiTypeError)
+        pairs = [self._numbers("pattern", pair) for pair in pattern]
+        if any(len(pair) != 2 for pair in pairs):
+            raise self._error(AP_BOUNDS, f"pattern {pattern!r} is no list of [step, num] pairs")
         start = self.offset * self.info.itemsize // info.itemsize + int(offset or 0)
         probe = NkiTensor(self.storage, self.memory, info, tuple(n for _, n in pairs), tuple(s for s, _ in pairs), start)
         probe._check_pattern(scalar_offset is not None or vector_offset is not None)

@@ -14,6 +14,7 @@ from nki_sim.hw import NeuronCore
 from nki_sim.isa.accumulator import accumulator
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, column, free, instruction, partitions, read, write
 from nki_sim.isa.checks import one_of_commands
+from nki_sim.isa.cost import READ_REGISTERS, at_least, elements
 from nki_sim.isa.enums import engine
 from nki_sim.isa.enums import reduce_cmd as ReduceCmd  # noqa: N812 - a field has the enum's name
 from nki_sim.isa.values import column_loader, is_plain_f32, loader, storer
@@ -156,6 +157,10 @@ class ScalarActivation(ComputeInstruction):
     def result_shape(self, core: NeuronCore) -> Broken | None:
         return self.column_of("data", "reduce_res")
 
+    def cycles(self, core: NeuronCore) -> float:
+        """N, scale and bias included; 64 more to read the sum out."""
+        return at_least(elements(self, "data")) + (READ_REGISTERS if self.reduce_res is not None else 0.0)
+
     def evaluate(self) -> Callable[[Array, Any, Any], Array]:
         """``op(data · scale + bias)`` as a function of (data, bias, scale), in float32 and dst's shape."""
         op, shape, ndim = ops.lookup(self.op), self.dst.shape, self.dst.ndim
@@ -259,10 +264,12 @@ class activation(ScalarActivation):
         biased = self.bias is not None
 
         def run(dst: Array, data: Array, b: Any, s: Any, _: Any) -> None:
+            shift = bias(b)
             if isinstance(s, np.ndarray) or s != 1.0:
+                shift = np.array(shift)  # dst may be the bias itself
                 data = np.multiply(data, scale(s), dst)
             if biased:
-                data = np.add(data, bias(b), dst)
+                data = np.add(data, shift, dst)
             ufunc(data, dst)
 
         return run

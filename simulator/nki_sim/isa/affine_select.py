@@ -12,6 +12,7 @@ from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import SBUF, Body, ComputeInstruction, immediate, instruction, read, write
+from nki_sim.isa.cost import elements, gpsimd
 from nki_sim.isa.enums import engine
 from nki_sim.isa.iota import affine, pattern_count, pattern_shape, wrap32
 from nki_sim.isa.values import storer
@@ -60,6 +61,10 @@ class affine_select(ComputeInstruction):
     def comparison(self, core: NeuronCore) -> Broken | None:
         op = ops.lookup(self.cmp_op)
         return None if op.is_comparison else Broken(f"cmp_op nl.{op.name}", "cmp_op")
+
+    def cycles(self, core: NeuronCore) -> float:
+        """150 + N."""
+        return gpsimd(elements(self, "dst"))
 
     def body(self, core: NeuronCore) -> Body:
         shape, compare = self.dst.shape, ops.lookup(self.cmp_op).compute

@@ -209,6 +209,10 @@ class Instruction:
         """Floating-point operations of the tensor engine."""
         return 0
 
+    def cycles(self, core: NeuronCore) -> float:
+        """Cycles of its engine until the engine can take the next instruction; 0 for DMA, whose cost is its bytes."""
+        return 0.0
+
     def depends_on(self, *producers: Instruction, kind: dependency | None = None) -> Instruction:
         """Order this instruction after ``producers``. Program order already is, so values do not change."""
         for producer in producers:

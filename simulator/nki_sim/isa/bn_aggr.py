@@ -8,6 +8,7 @@ from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, free, instruction, partitions, read, write
+from nki_sim.isa.cost import at_least, elements
 from nki_sim.isa.values import loader, storer
 from nki_sim.tensor import NkiTensor
 
@@ -38,6 +39,10 @@ class bn_aggr(ComputeInstruction):
         if free(self.dst) != 2:
             return Broken(f"dst has {free(self.dst)} elements per partition, not 2", "dst")
         return self.alike("data", "dst", free_too=False)
+
+    def cycles(self, core: NeuronCore) -> float:
+        """13N/3."""
+        return at_least(13 * elements(self, "data") / 3)
 
     def body(self, core: NeuronCore) -> Body:
         p, shape = partitions(self.data), self.dst.shape

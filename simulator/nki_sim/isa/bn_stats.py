@@ -8,6 +8,7 @@ from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, free, instruction, partitions, read, write
+from nki_sim.isa.cost import at_least, elements
 from nki_sim.isa.values import loader, storer
 from nki_sim.tensor import NkiTensor
 
@@ -38,6 +39,10 @@ class bn_stats(ComputeInstruction):
         if free(self.dst) != 6:
             return Broken(f"dst has {free(self.dst)} elements per partition, not 6", "dst")
         return self.alike("data", "dst", free_too=False)
+
+    def cycles(self, core: NeuronCore) -> float:
+        """N."""
+        return at_least(elements(self, "data"))
 
     def body(self, core: NeuronCore) -> Body:
         p, n, shape = partitions(self.data), free(self.data), self.dst.shape

@@ -31,6 +31,11 @@ class DmaInstruction(Instruction):
     dge_mode: DgeMode
     oob_mode: OobMode
 
+    def __post_init__(self) -> None:
+        if self.oob_mode is OobMode.skip and isinstance(self.dst, NkiTensor):
+            self.dst.storage.poison()  # what a skipped transfer leaves must be known to be nothing
+        super().__post_init__()
+
     def dynamic(self) -> Iterator[tuple[str, NkiTensor, Dynamic]]:
         """Operands whose address is decided at run time."""
         for name, tile in self.tiles():

@@ -125,10 +125,11 @@ class dma_copy(DmaInstruction):
         skip = self.oob_mode is OobMode.skip
         gather = Rows(self.src, skip) if self.src_index is not None else None
         scatter = Rows(self.dst, skip) if self.dst_index is not None else None
-        rows_shape = (-1, *self.dst.shape[1:])
+        row = self.dst.shape if gather is None else (gather.count, self.dst.size // gather.count)
+        by_row = gather is None or self.dst.shape[0] == gather.count
 
         def indirect(dst: Array, src: Array, to: Array | None, of: Array | None) -> None:
-            lanes = np.arange(dst.shape[0])
+            lanes = np.arange(row[0])
             if gather is not None and of is not None:
                 table, lanes, rows = gather.select(src, of)
                 src = table[rows]
@@ -137,10 +138,13 @@ class dma_copy(DmaInstruction):
                 part = np.empty((len(chosen), *dst.shape[1:]), dst.dtype)
                 move(part, src.reshape(dst.shape)[chosen])
                 table[rows] = part
-            else:
-                part = np.empty((len(lanes), *dst.shape[1:]), dst.dtype)
-                move(part, src.reshape(rows_shape))
-                dst[lanes] = part
+                return
+            into = dst if by_row else dst.reshape(row)  # a copy where dst's rows are not those of the gather
+            part = np.empty((len(lanes), *into.shape[1:]), dst.dtype)
+            move(part, src)
+            into[lanes] = part
+            if not by_row:
+                dst[...] = into.reshape(dst.shape)
 
         return indirect
 
@@ -148,7 +152,7 @@ class dma_copy(DmaInstruction):
 def _mover(dst: NkiTensor, src: NkiTensor) -> Any:
     """``move(dst, src)`` for arrays: bytes as they are, or one conversion through float32."""
     if dst.info is src.info:
-        if dst.shape == src.shape:
+        if dst.shape == src.shape and src.dynamic is None:
             return lambda d, s: np.copyto(d, s)
 
         def reshaped(d: Array, s: Array) -> None:

@@ -71,6 +71,8 @@ class dma_transpose(DmaInstruction):
 
     @rule("dma_transpose.axes", "axes is (1, 0), (2, 1, 0) or (3, 1, 2, 0), as src's rank asks", page=_PAGE)
     def axes_legal(self, core: NeuronCore) -> Broken | None:
+        if self.axes is not None and not isinstance(self.axes, Sequence):
+            return Broken(f"axes is {self.axes!r}", "axes", error=TypeError)
         if self.order() != _AXES.get(self.src.ndim):
             return Broken(f"axes {self.axes} for a {self.src.ndim}-D src", "axes")
         return None

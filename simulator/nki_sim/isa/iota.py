@@ -11,6 +11,7 @@ from nki_sim.dtypes import Array, write_integers
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import SBUF, Body, ComputeInstruction, free, immediate, instruction, write
+from nki_sim.isa.cost import elements, gpsimd
 from nki_sim.isa.enums import engine
 from nki_sim.tensor import NkiTensor
 
@@ -33,8 +34,9 @@ def wrap32(values: Array) -> Array:
 
 def pattern_shape(pattern: Pattern, tile: NkiTensor) -> Broken | None:
     """A pattern of at most 4 [step, num] pairs."""
-    if len(pattern) > 4 or any(len(pair) != 2 or pair[1] < 1 for pair in pattern) or not pattern:
-        return Broken(f"pattern {list(map(list, pattern))}", "pattern")
+    pairs = isinstance(pattern, Sequence) and all(isinstance(p, Sequence) and len(p) == 2 for p in pattern)
+    if not pairs or not 0 < len(pattern) <= 4 or any(num < 1 for _, num in pattern):
+        return Broken(f"pattern {pattern!r}", "pattern")
     return None
 
 
@@ -71,6 +73,10 @@ class iota(ComputeInstruction):
     @rule("iota.pattern_count", "the nums of the pattern multiply to dst's elements per partition", page=_PAGE)
     def count(self, core: NeuronCore) -> Broken | None:
         return pattern_count(self.pattern, self.dst, "dst")
+
+    def cycles(self, core: NeuronCore) -> float:
+        """150 + N."""
+        return gpsimd(elements(self, "dst"))
 
     def body(self, core: NeuronCore) -> Body:
         shape, info = self.dst.shape, self.dst.info

@@ -9,6 +9,7 @@ from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, immediate, instruction, write
+from nki_sim.isa.cost import at_least, elements
 from nki_sim.isa.enums import engine as Engine  # noqa: N812
 from nki_sim.tensor import NkiTensor
 
@@ -59,6 +60,11 @@ class memset(ComputeInstruction):
         if self.dst.info.kind == "packed" and self.value != 0:
             return Broken(f"value {self.value} for {self.dst.dtype}", "value")
         return None
+
+    def cycles(self, core: NeuronCore) -> float:
+        """N; half of that for zeros of bf16 or fp16."""
+        halved = self.value == 0 and self.dst.dtype in ("bfloat16", "float16")
+        return at_least(elements(self, "dst") / (2 if halved else 1))
 
     def body(self, core: NeuronCore) -> Body:
         def fill(dst: Array, value: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -140,6 +140,17 @@ class nc_matmul(ComputeInstruction):
         return NON_MATMUL_INIT
 
     # -- limits ----------------------------------------------------------------------------------------------------------
+
+    @rule("nc_matmul.tile.both_or_none", "tile_position and tile_size are given together", page=_PAGE,
+          fix="default: tile_position=(0, 0), tile_size=(128, 128)")  # fmt: skip
+    def tiling(self, core: NeuronCore) -> Broken | None:
+        for name, value in (("tile_position", self.tile_position), ("tile_size", self.tile_size)):
+            if value and not (isinstance(value, Sequence) and len(value) == 2 and all(isinstance(n, int) for n in value)):
+                return Broken(f"{name} is {value!r}, not (row, column)", name, error=TypeError)
+        if bool(self.tile_position) != bool(self.tile_size):
+            given = "tile_position" if self.tile_position else "tile_size"
+            return Broken(f"only {given} is given", given)
+        return None
 
     @rule(
         "nc_matmul.double_row.dtype",
@@ -395,14 +406,6 @@ class nc_matmul(ComputeInstruction):
             return Broken(f"dst is {dst.name}, the transposed data is {data.name}", "dst")
         return None
 
-    @rule("nc_matmul.tile.both_or_none", "tile_position and tile_size are given together", page=_PAGE,
-          fix="default: tile_position=(0, 0), tile_size=(128, 128)")  # fmt: skip
-    def tiling(self, core: NeuronCore) -> Broken | None:
-        if bool(self.tile_position) != bool(self.tile_size):
-            given = "tile_position" if self.tile_position else "tile_size"
-            return Broken(f"only {given} is given", given)
-        return None
-
     @rule("nc_matmul.tile.row_sizes", "row_size is 128, 64 or (trn2 and newer) 32", page=_PAGE,
           why="the array splits into halves and quarters")  # fmt: skip
     def row_size(self, core: NeuronCore) -> Broken | None:
@@ -474,6 +477,15 @@ class nc_matmul(ComputeInstruction):
         """Two per multiply-add; a transpose does none."""
         rows = _k(self.stationary) * (2 if self._double() else 1)
         return 0 if self.is_transpose else 2 * rows * self._free(self.stationary) * self._free(self.moving)
+
+    def cycles(self, core: NeuronCore) -> float:
+        """max(min(64, columns of stationary), columns of moving) per pass; fp32 takes 4 passes, with 0/1 operands or as a
+        transpose (trn2 and newer) 2. Loading stationary hides behind the previous matmul."""
+        passes = 1
+        if self.moving.dtype == "float32":
+            easy = self.is_stationary_onezero or self.is_moving_onezero or (self.is_transpose and core.gen > 2)
+            passes = 2 if easy else 4
+        return passes * max(min(64.0, self._free(self.stationary)), float(self._free(self.moving)))
 
     def body(self, core: NeuronCore) -> Body:
         k = _k(self.stationary) * (2 if self._double() else 1)

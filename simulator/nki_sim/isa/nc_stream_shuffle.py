@@ -10,6 +10,7 @@ from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, free, instruction, partitions, read, update
+from nki_sim.isa.cost import at_least, elements
 from nki_sim.tensor import NkiTensor
 
 _PAGE = isa_page("nc_stream_shuffle")
@@ -29,10 +30,21 @@ class nc_stream_shuffle(ComputeInstruction):
     shuffle_mask: Sequence[int]
     name: str | None = None
 
+    def __post_init__(self) -> None:
+        if isinstance(self.dst, NkiTensor):
+            self.dst.storage.poison()  # rows with mask 255 keep what they hold, which may be nothing
+        super().__post_init__()
+
     @rule("nc_stream_shuffle.mask_32", "shuffle_mask has 32 entries, each 0 to 31 or 255", page=_PAGE)
     def mask(self, core: NeuronCore) -> Broken | None:
+        if not isinstance(self.shuffle_mask, Sequence):
+            return Broken(f"shuffle_mask is {self.shuffle_mask!r}", "shuffle_mask", error=TypeError)
         mask = list(self.shuffle_mask)
-        if len(mask) != 32 or any(not (0 <= m < 32 or m == 255) for m in mask):
+        if (
+            not all(isinstance(m, (int, np.integer)) for m in mask)
+            or len(mask) != 32
+            or any(not (0 <= m < 32 or m == 255) for m in mask)
+        ):
             return Broken(f"shuffle_mask {mask}", "shuffle_mask")
         return None
 
@@ -75,6 +87,10 @@ class nc_stream_shuffle(ComputeInstruction):
                 if m != 255 and 32 * group + m >= have:
                     return Broken(f"row {32 * group + i} of dst takes row {32 * group + m} of src, which has {have}", "src")
         return None
+
+    def cycles(self, core: NeuronCore) -> float:
+        """N."""
+        return at_least(elements(self, "dst"))
 
     def body(self, core: NeuronCore) -> Body:
         want, shape = partitions(self.dst), self.dst.shape

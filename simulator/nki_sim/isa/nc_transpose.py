@@ -6,6 +6,7 @@ from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, free, instruction, partitions, read, write
+from nki_sim.isa.cost import at_least
 from nki_sim.isa.enums import engine as Engine  # noqa: N812 - the field is named engine
 from nki_sim.memory import MemoryRegion
 from nki_sim.tensor import NkiTensor
@@ -105,6 +106,13 @@ class nc_transpose(ComputeInstruction):
             if data.is_fp8 and dst.itemsize == 2 and dst.is_float:
                 return None
         return Broken(f"dst is {dst.name}, data is {data.name}", "dst")
+
+    def cycles(self, core: NeuronCore) -> float:
+        """Tensor Engine: max(P, min(64, F)) per pass, 2 passes for 4-byte data; Vector Engine: max(64, N)."""
+        p, f = partitions(self.data), free(self.data)
+        if self.resolve_engine(core) is Engine.vector:
+            return at_least(f)
+        return (2 if self.data.info.itemsize == 4 else 1) * max(float(p), min(64.0, f))
 
     def body(self, core: NeuronCore) -> Body:
         p, f, shape = partitions(self.data), free(self.data), self.dst.shape

@@ -7,6 +7,7 @@ import numpy as np
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, instruction, read, write
+from nki_sim.isa.cost import at_least, elements
 from nki_sim.isa.values import is_plain_f32, loader, storer
 from nki_sim.tensor import NkiTensor
 
@@ -27,6 +28,10 @@ class reciprocal(ComputeInstruction):
           page=isa_page("reciprocal"))  # fmt: skip
     def shape(self, core: NeuronCore) -> Broken | None:
         return self.alike("data", "dst")
+
+    def cycles(self, core: NeuronCore) -> float:
+        """8N: eight times that of the Scalar Engine."""
+        return at_least(8 * elements(self, "data"))
 
     def body(self, core: NeuronCore) -> Body:
         if is_plain_f32(self.dst, self.data) and self.dst.shape == self.data.shape:

@@ -9,6 +9,7 @@ from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, column, instruction, read, write
 from nki_sim.isa.checks import arithmetic, operator_gen
+from nki_sim.isa.cost import two_tiles
 from nki_sim.isa.tensor_scalar import stage
 from nki_sim.isa.values import column_loader, loader, storer
 from nki_sim.tensor import NkiTensor
@@ -59,6 +60,10 @@ class scalar_tensor_tensor(ComputeInstruction):
           why="the engine has one read port to PSUM")  # fmt: skip
     def psum(self, core: NeuronCore) -> Broken | None:
         return self.not_both_psum("data", "operand1")
+
+    def cycles(self, core: NeuronCore) -> float:
+        """About that of tensor_tensor."""
+        return two_tiles(core, self.data, self.operand1)
 
     def body(self, core: NeuronCore) -> Body:
         shape = self.dst.shape

@@ -13,6 +13,7 @@ from nki_sim.hw import NeuronCore
 from nki_sim.isa.accumulator import accumulator
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, column, free, instruction, partitions, read, write
 from nki_sim.isa.checks import one_of_commands
+from nki_sim.isa.cost import READ_REGISTERS, at_least, elements
 from nki_sim.isa.enums import reduce_cmd as ReduceCmd  # noqa: N812 - a field has the enum's name
 from nki_sim.isa.values import column_loader, loader, storer
 from nki_sim.tensor import NkiTensor
@@ -86,6 +87,10 @@ class select_reduce(ComputeInstruction):
     @rule("select_reduce.reduce_cmd", "reduce_cmd is idle, reset_reduce or reduce", page=_PAGE)
     def command(self, core: NeuronCore) -> Broken | None:
         return one_of_commands(self.reduce_cmd, ReduceCmd.idle, ReduceCmd.reset_reduce, ReduceCmd.reduce)
+
+    def cycles(self, core: NeuronCore) -> float:
+        """2N, plus 64 with a result: undocumented, taken from tensor_copy_predicated."""
+        return at_least(2 * elements(self, "dst")) + (READ_REGISTERS if self.reduce_res is not None else 0.0)
 
     def body(self, core: NeuronCore) -> Body:
         rows, n, shape = partitions(self.on_true), free(self.on_true), self.dst.shape

@@ -8,6 +8,7 @@ from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, instruction, read, write
+from nki_sim.isa.cost import at_least, elements, streamed
 from nki_sim.isa.enums import engine as Engine  # noqa: N812
 from nki_sim.isa.values import loader, storer
 from nki_sim.memory import MemoryRegion
@@ -71,6 +72,12 @@ class tensor_copy(ComputeInstruction):
     )
     def shape(self, core: NeuronCore) -> Broken | None:
         return self.alike("dst", "src", fix=type(self).shape.rules[0].fix)  # type: ignore[attr-defined]
+
+    def cycles(self, core: NeuronCore) -> float:
+        """As a stream on the Vector Engine, N on the others."""
+        if self.resolve_engine(core) is Engine.vector:
+            return streamed(core, self.dst, self.src)
+        return at_least(elements(self, "dst"))
 
     def body(self, core: NeuronCore) -> Body:
         shape = self.dst.shape

@@ -10,6 +10,8 @@ from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, instruction, read, scalar_or_tile, update
+from nki_sim.isa.cost import at_least, elements
+from nki_sim.memory import MemoryRegion
 from nki_sim.tensor import NkiTensor
 
 _PAGE = isa_page("tensor_copy_predicated")
@@ -63,6 +65,11 @@ class tensor_copy_predicated(ComputeInstruction):
         if isinstance(self.src, NkiTensor) and self.src.dtype != self.dst.dtype:
             return Broken(f"src is {self.src.dtype}, dst is {self.dst.dtype}", "src")
         return None
+
+    def cycles(self, core: NeuronCore) -> float:
+        """N when one of src and predicate is in PSUM, 2N when both are in SBUF."""
+        in_psum = any(t.buffer is MemoryRegion.psum for _, t in self._named("src", "predicate"))
+        return at_least(elements(self, "dst") * (1 if in_psum else 2))
 
     def body(self, core: NeuronCore) -> Body:
         shape, reverse, tile = self.dst.shape, self.reverse_pred, isinstance(self.src, NkiTensor)

@@ -14,6 +14,7 @@ from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, free, instruction, read, write
 from nki_sim.isa.checks import bitvec_integers
+from nki_sim.isa.cost import at_least, elements
 from nki_sim.isa.values import loader, reduce_rows, storer
 from nki_sim.tensor import NkiTensor
 
@@ -53,6 +54,20 @@ class tensor_reduce(ComputeInstruction):
         return Broken(f"op nl.{op.name} is no reduction", "op") if op.reduce is None else None
 
     @rule(
+        "tensor_reduce.axis_absolute",
+        "axis counts the dimensions of data: axis=1 is dimension 1, also of a 3-D tile",
+        page=_PAGE,
+    )
+    def in_range(self, core: NeuronCore) -> Broken | None:
+        given = (self.axis,) if isinstance(self.axis, (int, np.integer)) else self.axis
+        if not isinstance(given, Sequence) or not all(isinstance(a, (int, np.integer)) for a in given):
+            return Broken(f"axis is {self.axis!r}", "axis", error=TypeError)
+        axes = self.axes()
+        if not axes or axes[-1] >= self.data.ndim or axes[0] < 0 or len(set(axes)) != len(axes):
+            return Broken(f"axis {self.axis} of a {self.data.ndim}-D tile", "axis")
+        return None
+
+    @rule(
         "tensor_reduce.no_axis0",
         "axis 0, the partition axis, cannot be reduced here",
         why="each lane sees only its own partition",
@@ -61,17 +76,6 @@ class tensor_reduce(ComputeInstruction):
     )
     def no_partition(self, core: NeuronCore) -> Broken | None:
         return Broken(f"axis {self.axis} contains the partition axis", "axis") if 0 in self.axes() else None
-
-    @rule(
-        "tensor_reduce.axis_absolute",
-        "axis counts the dimensions of data: axis=1 is dimension 1, also of a 3-D tile",
-        page=_PAGE,
-    )
-    def in_range(self, core: NeuronCore) -> Broken | None:
-        axes = self.axes()
-        if not axes or axes[-1] >= self.data.ndim or axes[0] < 0 or len(set(axes)) != len(axes):
-            return Broken(f"axis {self.axis} of a {self.data.ndim}-D tile", "axis")
-        return None
 
     @rule(
         "tensor_reduce.axis_suffix",
@@ -106,6 +110,11 @@ class tensor_reduce(ComputeInstruction):
     @rule("tensor_reduce.bitvec_int", "a bitwise reduction takes and gives integers", page=_PAGE)
     def bitvec(self, core: NeuronCore) -> Broken | None:
         return bitvec_integers(self, ops.lookup(self.op), "dst", "data")
+
+    def cycles(self, core: NeuronCore) -> float:
+        """N; half of that for bf16 additions and maxima with a bf16 result."""
+        half = self.data.dtype == self.dst.dtype == "bfloat16" and ops.lookup(self.op).name in ("add", "maximum")
+        return at_least(elements(self, "data") / (2 if half else 1))
 
     def body(self, core: NeuronCore) -> Body:
         op, shape = ops.lookup(self.op), self.dst.shape

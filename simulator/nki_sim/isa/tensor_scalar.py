@@ -12,6 +12,7 @@ from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, column, instruction, read, write
 from nki_sim.isa.checks import bitvec_integers, operator_gen
+from nki_sim.isa.cost import at_least, elements, gpsimd, streamed
 from nki_sim.isa.enums import engine as Engine  # noqa: N812
 from nki_sim.isa.values import Load, bits_loader, column_loader, integer_loader, is_plain_f32, loader, storer
 from nki_sim.memory import MemoryRegion
@@ -185,6 +186,13 @@ class tensor_scalar(ComputeInstruction):
             return Broken(f"op0 nl.{self._ops()[0].name} on engine gpsimd", "engine")
         return None
 
+    def cycles(self, core: NeuronCore) -> float:
+        """As a stream on the Vector Engine, N on the Scalar Engine, 4N on GpSimd (rsqrt: a quarter of ScalarE's rate)."""
+        on = self.resolve_engine(core)
+        if on is Engine.vector:
+            return streamed(core, self.dst, self.data)
+        return gpsimd(elements(self, "dst"), 4.0) if on is Engine.gpsimd else at_least(elements(self, "dst"))
+
     def body(self, core: NeuronCore) -> Body:
         op0, op1 = self._ops()
         shape, ndim = self.dst.shape, self.dst.ndim
@@ -235,6 +243,7 @@ def _in_place(op0: Operator, op1: Operator | None, reverse1: bool) -> Any:
         return None
 
     def both(dst: Array, x: Array, a: Any, b: Any) -> None:
+        b = np.array(b)  # dst may be the second operand itself
         f(x, a, out=dst)
         g(dst, b, out=dst)
 

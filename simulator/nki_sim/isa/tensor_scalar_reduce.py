@@ -13,6 +13,7 @@ from nki_sim.hw import NeuronCore
 from nki_sim.isa.accumulator import accumulator
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, column, free, instruction, partitions, read, write
 from nki_sim.isa.checks import arithmetic, one_of_commands, operator_gen
+from nki_sim.isa.cost import READ_REGISTERS, at_least, elements
 from nki_sim.isa.enums import reduce_cmd as ReduceCmd  # noqa: N812 - a field has the enum's name
 from nki_sim.isa.tensor_scalar import stage
 from nki_sim.isa.values import column_loader, loader, storer
@@ -103,6 +104,10 @@ class tensor_scalar_reduce(ComputeInstruction):
         if loads != (self.reduce_init is not None):
             return Broken(f"reduce_cmd {self.reduce_cmd.name}, reduce_init {self.reduce_init!r}", "reduce_init")
         return None
+
+    def cycles(self, core: NeuronCore) -> float:
+        """N + 64: the registers are read out by a second instruction."""
+        return at_least(elements(self, "data")) + READ_REGISTERS
 
     def body(self, core: NeuronCore) -> Body:
         rows, n, shape = partitions(self.data), free(self.data), self.dst.shape

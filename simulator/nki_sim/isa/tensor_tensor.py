@@ -12,6 +12,7 @@ from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, instruction, read, write
 from nki_sim.isa.checks import bitvec_integers, operator_gen
+from nki_sim.isa.cost import elements, gpsimd, two_tiles
 from nki_sim.isa.enums import engine as Engine  # noqa: N812
 from nki_sim.isa.values import bits_loader, integer_loader, is_plain_f32, loader, storer
 from nki_sim.memory import MemoryRegion
@@ -94,6 +95,12 @@ class tensor_tensor(ComputeInstruction):
           fix="reinterpret the bits with t.view(nl.int32)")  # fmt: skip
     def bitvec(self, core: NeuronCore) -> Broken | None:
         return bitvec_integers(self, ops.lookup(self.op), "dst", "data1", "data2")
+
+    def cycles(self, core: NeuronCore) -> float:
+        """N or 2N on the Vector Engine; GpSimd's integer cost is undocumented and taken as 150 + 2N."""
+        if self.resolve_engine(core) is Engine.gpsimd:
+            return gpsimd(elements(self, "dst"), 2.0)
+        return two_tiles(core, self.data1, self.data2)
 
     def body(self, core: NeuronCore) -> Body:
         op, shape = ops.lookup(self.op), self.dst.shape

@@ -12,6 +12,7 @@ from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, column, free, instruction, partitions, read, write
 from nki_sim.isa.checks import arithmetic
+from nki_sim.isa.cost import at_least, elements
 from nki_sim.isa.tensor_scalar import stage
 from nki_sim.isa.values import column_loader, loader, storer
 from nki_sim.tensor import NkiTensor
@@ -67,6 +68,10 @@ class tensor_tensor_scan(ComputeInstruction):
           why="the engine has one read port to PSUM")  # fmt: skip
     def psum(self, core: NeuronCore) -> Broken | None:
         return self.not_both_psum("data0", "data1")
+
+    def cycles(self, core: NeuronCore) -> float:
+        """2N: each element waits for the one before."""
+        return at_least(2 * elements(self, "data0"))
 
     def body(self, core: NeuronCore) -> Body:
         p, n, shape = partitions(self.data0), free(self.data0), self.dst.shape

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nki_sim import context, isa, ops
-from nki_sim.errors import Rule, fail, page
+from nki_sim.errors import NkiTypeError, Rule, fail, page
 from nki_sim.isa.enums import reduce_cmd
 from nki_sim.lang.creation import broadcast_to, result_dtype, tile
 from nki_sim.lang.elementwise import need_tile
@@ -47,7 +47,10 @@ def axes_of(x: NkiTensor, axis: Axis, subject: str) -> tuple[int, ...]:
     Raises:
         NkiValidationError: they are not the last free dimensions.
     """
-    given = (axis,) if isinstance(axis, int) else tuple(axis)
+    given = (axis,) if isinstance(axis, int) else axis
+    if not isinstance(given, Sequence) or any(not isinstance(a, int) for a in given):
+        what = f"axis is {axis!r}"
+        raise fail(REDUCE_AXES, what, target=context.core().target, subject=subject, operand="axis", error=NkiTypeError)
     axes = tuple(sorted(a + x.ndim if a < 0 else a for a in given))
     if not axes or axes != tuple(range(x.ndim - len(axes), x.ndim)) or axes[0] < 1:
         what = f"axis {axis} of a tile {x.shape}"
