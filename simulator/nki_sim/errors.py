@@ -64,6 +64,8 @@ class Diagnosis:
     fix: str = ""
     sites: tuple[Site, ...] = ()
     notes: tuple[str, ...] = ()
+    step: int | None = None
+    """The program step it is about; the number of steps so far when the instruction was refused."""
 
     @property
     def site(self) -> Site | None:
@@ -96,7 +98,8 @@ class Diagnosis:
     def text(self) -> str:
         """The diagnosis as plain text, the same on every machine."""
         subject = f"{self.instruction}: " if self.instruction else ""
-        out = [f"{subject}{self.headline} ({self.target})"]
+        target = f" ({self.target})" if self.target else ""
+        out = [f"{subject}{self.headline}{target}"]
         if self.site is not None:
             out += ["", f"  {self.site.place}"]
             excerpt = self.site.excerpt(argument=self.operand or None)
@@ -126,6 +129,7 @@ class Diagnosis:
             "notes": list(self.notes),
             "place": self.site.place if self.site else "",
             "line": self.line,
+            "step": self.step,
         }
 
 
@@ -135,6 +139,8 @@ class NkiError(Exception):
     def __init__(self, diagnosis: Diagnosis | str):
         super().__init__(diagnosis if isinstance(diagnosis, str) else diagnosis.text())
         self.diagnosis = diagnosis if isinstance(diagnosis, Diagnosis) else Diagnosis(diagnosis, "")
+        self.run: Any = None
+        """The run up to the failure (:class:`nki_sim.kernel.Run`), where one was under way."""
 
 
 class NkiValidationError(NkiError):
@@ -244,6 +250,7 @@ def violation(
     operand_words: str = "",
     notes: tuple[str, ...] = (),
     sites: tuple[Site, ...] | None = None,
+    step: int | None = None,
 ) -> Diagnosis:
     """The diagnosis of a broken rule at the user's current line."""
     return Diagnosis(
@@ -256,6 +263,7 @@ def violation(
         fix=broken.fix,
         sites=tuple(call_chain(2)) if sites is None else sites,
         notes=notes,
+        step=step,
     )
 
 

@@ -29,6 +29,8 @@ from nki_sim.placement import MemoryMap, place
 from nki_sim.program import Program
 from nki_sim.source import TRACE_ROOTS, Site
 from nki_sim.tensor import NkiTensor
+from nki_sim.timing import Timeline, schedule
+from nki_sim.trace import Replay
 
 _JIT = page("api/generated/nki.jit.html")
 _GUIDE = page("get-started/nki-language-guide.html")
@@ -98,9 +100,9 @@ class Run:
         core: the NeuronCore.
         lnc: logical cores.
         result: what the kernel returned, as arrays of the caller's kind (a tuple where it returned several).
-        program: every instruction.
+        machine: what recorded it.
         memory: where the tiles lay.
-        findings: what was let through but may be wrong on hardware.
+        inputs: the inputs' values before the run, by allocation number; empty when they were not kept.
         seconds: how long it took here; says nothing about the device.
     """
 
@@ -108,11 +110,39 @@ class Run:
     core: NeuronCore
     lnc: int
     result: Any
-    program: Program
-    memory: MemoryMap
-    findings: list[Diagnosis] = field(default_factory=list)
+    machine: Machine = field(repr=False)
+    memory: MemoryMap = field(repr=False)
+    inputs: dict[int, Array] = field(default_factory=dict, repr=False)
     seconds: float = 0.0
     precise: bool = True
+    _timeline: Timeline | None = field(default=None, repr=False)
+
+    @property
+    def program(self) -> Program:
+        """Every instruction."""
+        return self.machine.program
+
+    @property
+    def findings(self) -> list[Diagnosis]:
+        """What was let through but may be wrong on hardware."""
+        return self.machine.report.findings
+
+    def timeline(self) -> Timeline:
+        """When each instruction runs on the device: an estimate."""
+        if self._timeline is None:
+            explicit = [(consumer, producers) for consumer, producers, _ in self.machine.dependencies]
+            self._timeline = schedule(self.program, self.core, explicit)
+        return self._timeline
+
+    def replay(self) -> Replay:
+        """Step through the run: what was in memory at any step.
+
+        Raises:
+            ValueError: the run did not keep its inputs.
+        """
+        if not self.inputs and any(a.role == "input" for a in self.program.allocations):
+            raise ValueError("this run did not keep its inputs: run it with nki_sim.run(kernel, …)")
+        return Replay(self.machine, self.inputs)
 
     @property
     def outputs(self) -> tuple[Any, ...]:
@@ -139,6 +169,7 @@ def run(
     target: str | NeuronCore | None = None,
     strict: bool = False,
     precise: bool | None = None,
+    keep_inputs: bool = True,
     **kwargs: Any,
 ) -> Run:
     """Run a kernel on the simulator and keep everything it did.
@@ -149,12 +180,14 @@ def run(
         target: trn1, trn2 or trn3; default from the environment, then trn2.
         strict: findings are errors.
         precise: ``False`` stores low-precision floats as float32.
+        keep_inputs: copy the inputs, so that the run can be stepped through later.
 
     Raises:
         NkiValidationError: the kernel breaks a limit.
     """
     made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
-    return made._execute(args, kwargs, core(target), strict, precise_from_environment() if precise is None else precise)
+    wide = precise_from_environment() if precise is None else precise
+    return made._execute(args, kwargs, core(target), strict=strict, precise=wide, keep_inputs=keep_inputs)
 
 
 class Kernel:
@@ -190,27 +223,36 @@ class Kernel:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if context.machine_or_none() is not None:
             return self.function(*args, **kwargs)
-        return run(self, *args, **kwargs).result
+        return self._execute(args, kwargs, core(), precise=precise_from_environment(), keep_inputs=False).result
 
-    def _execute(self, args: Sequence[Any], kwargs: dict[str, Any], hw: NeuronCore, strict: bool, precise: bool) -> Run:
+    def _execute(
+        self,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        hw: NeuronCore,
+        *,
+        strict: bool = False,
+        precise: bool = True,
+        keep_inputs: bool = True,
+    ) -> Run:
         machine = Machine(hw, strict=strict, precise=precise)
         bound = self._bind(args, kwargs, hw)
         arrays: list[tuple[NkiTensor, Incoming]] = []
         self._take_in(bound, machine, arrays)
+        inputs = {t.storage.allocation.id: t.array.copy() for t, _ in arrays} if keep_inputs else {}
         began = time.perf_counter()
         with context.running(machine), np.errstate(all="ignore"):
             try:
-                returned = _trace(self.function, bound)
-            except TypeError as error:
-                explained = explain_call(error, hw.target)
-                if explained is None:
-                    raise
-                raise explained from None
-            outputs = self._outputs(returned, machine)
-            memory, findings = place(machine.memory.allocations, hw, len(machine.program))
-            for finding in findings:
-                machine.found(finding)
-            self._check_effect(outputs, arrays, machine)
+                returned = self._specialise(bound, hw)
+                outputs = self._outputs(returned, machine)
+                memory, findings = place(machine.memory.allocations, hw)
+                for finding in findings:
+                    machine.found(finding)
+                self._check_effect(outputs, arrays, machine)
+            except NkiError as error:
+                memory, _ = place(machine.memory.allocations, hw, enforce=False)
+                error.run = Run(self.name, hw, self.lnc or 1, None, machine, memory, inputs, precise=precise)
+                raise
         seconds = time.perf_counter() - began
         restore = arrays[0][1].restore if arrays else (lambda a: a)
         result = _give_out(returned, restore)
@@ -218,7 +260,17 @@ class Kernel:
             host = tensor.storage.host
             if host is not None and host.written:
                 given.write_back(tensor.array)
-        return Run(self.name, hw, self.lnc or 1, result, machine.program, memory, machine.report.findings, seconds, precise)
+        return Run(self.name, hw, self.lnc or 1, result, machine, memory, inputs, seconds, precise)
+
+    def _specialise(self, bound: inspect.BoundArguments, hw: NeuronCore) -> Any:
+        """Run the kernel's Python; wrong calls of the API are said in its words."""
+        try:
+            return _trace(self.function, bound)
+        except TypeError as error:
+            explained = explain_call(error, hw.target)
+            if explained is None:
+                raise
+            raise explained from None
 
     # -- arguments ---------------------------------------------------------------------------------------------------
 
@@ -371,7 +423,7 @@ def simulate(kernel: Kernel | Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(made.function)
     def simulated(*args: Any, **kwargs: Any) -> Any:
-        return run(made, *args, **kwargs).result
+        return made._execute(args, kwargs, core(), precise=precise_from_environment(), keep_inputs=False).result
 
     return simulated
 

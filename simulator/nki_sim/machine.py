@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ from nki_sim.ops import UnknownOperatorError
 from nki_sim.program import ABSENT, SCALAR, Plan, Program, Slot
 from nki_sim.psum import Accumulation, State
 from nki_sim.source import Site, call_chain, call_site
-from nki_sim.tensor import NkiTensor, OutOfRangeError
+from nki_sim.tensor import NkiTensor, OutOfRangeError, resolve
 
 NEVER_WRITTEN = Rule(
     "ndarray.uninitialised",
@@ -96,6 +97,7 @@ class Machine:
         """Accumulator registers per engine (:mod:`nki_sim.isa.accumulator`)."""
         self.dependencies: list[tuple[int, tuple[int, ...], dependency | None]] = []
         self.printed: list[str] = []
+        self._muted = False
         self._plans: dict[Any, tuple[int, Plan]] = {}
         self._targets: dict[type[Instruction], tuple[Any, Any]] = {}
 
@@ -163,7 +165,8 @@ class Machine:
                 allocation = value.storage.allocation
                 allocation.last = step
                 flat.append(allocation.id)
-                flat.append(value.offset)
+                # a runtime scalar offset is recorded as what it was in this run
+                flat.append(value.offset if value.dynamic is None else _offset_now(value))
             elif value is None:
                 flat.append(ABSENT)
                 flat.append(0)
@@ -193,7 +196,7 @@ class Machine:
             if broken is not None:
                 self.broken(ins, checked.rule, broken)
         slots = tuple(
-            Slot(n, kind.specs[n].access, v.shape, v.strides, v.dtype, v.info.itemsize)
+            Slot(n, kind.specs[n].access, v.shape, v.strides, v.dtype, v.info.itemsize, v.on_chip, _gathers(v))
             if isinstance(v, NkiTensor)
             else Slot(n, kind.specs[n].access, dtype=type(v).__name__)
             for n, v in zip(kind.operand_names, values, strict=True)
@@ -209,6 +212,7 @@ class Machine:
             body=ins.body(self.core),
             reads=tuple(i for i in tensors if slots[i].access == "read"),
             writes=tuple(i for i in tensors if slots[i].access != "read"),
+            updates=tuple(i for i in tensors if slots[i].access != "read" and ins.keeps(slots[i].name)),
             flops=ins.flops(),
             cycles=ins.cycles(self.core),
         )
@@ -320,6 +324,7 @@ class Machine:
             operand_words=words,
             notes=notes,
             sites=tuple(call_chain(2)),
+            step=ins.step if ins.step >= 0 else len(self.program),
         )
 
     def error(self, ins: Instruction, rule: Rule, broken: Broken) -> NkiError:
@@ -335,10 +340,22 @@ class Machine:
 
     def finding(self, ins: Instruction, rule: Rule, broken: Broken, notes: tuple[str, ...] = ()) -> None:
         """Report something the simulator lets through; under ``strict`` it is an error."""
-        self.found(self.diagnose(ins, rule, broken, notes))
+        if not self._muted:
+            self.found(self.diagnose(ins, rule, broken, notes))
+
+    @contextmanager
+    def muted(self) -> Iterator[None]:
+        """Run bodies again without reporting what the first run reported."""
+        before, self._muted = self._muted, True
+        try:
+            yield
+        finally:
+            self._muted = before
 
     def found(self, diagnosis: Diagnosis) -> None:
         """Keep a finding and warn about it once per place; under ``strict`` raise it."""
+        if self._muted:
+            return
         if self.strict:
             raise NkiValidationError(diagnosis)
         if not self.report.add(diagnosis):
@@ -355,6 +372,15 @@ class Machine:
     def add_dependency(self, consumer: Instruction, producers: Iterable[Instruction], kind: dependency | None) -> None:
         """Keep an explicit order between instructions for the timing model."""
         self.dependencies.append((consumer.step, tuple(p.step for p in producers), kind))
+
+
+def _offset_now(tile: NkiTensor) -> int:
+    """The offset that a runtime index gives, or the view's own for a transfer that was dropped."""
+    assert tile.dynamic is not None
+    try:
+        return tile.offset + resolve(tile.dynamic, tile)
+    except OutOfRangeError:
+        return tile.offset
 
 
 def _exception(wanted: type[Exception] | None) -> type[NkiError]:
@@ -381,6 +407,18 @@ def _kind_of(value: Any) -> str:
     if hasattr(value, "__array__") or isinstance(value, (list, tuple, dict, str)):
         return f"a {type(value).__module__.partition('.')[0]}.{type(value).__name__}".replace("a builtins.", "a ")
     return f"{value!r}"
+
+
+def _offset_now(tile: NkiTensor) -> int:
+    """The offset that a runtime scalar index means; the view's own where a skipped transfer points outside."""
+    try:
+        return tile.offset + (resolve(tile.dynamic, tile) if tile.dynamic is not None else 0)
+    except OutOfRangeError:
+        return tile.offset
+
+
+def _gathers(tile: NkiTensor) -> bool:
+    return tile.dynamic is not None and tile.dynamic.kind == "vector"
 
 
 def _hashable(value: Any) -> Any:

@@ -65,8 +65,8 @@ class MemoryMap:
         return len(used)
 
 
-def place(allocations: Sequence[Allocation], core: NeuronCore, steps: int) -> tuple[MemoryMap, list[Diagnosis]]:
-    """Place every tile; return the map and what is to be reported.
+def place(allocations: Sequence[Allocation], core: NeuronCore, *, enforce: bool = True) -> tuple[MemoryMap, list[Diagnosis]]:
+    """Place every tile; return the map and what is to be reported. Without ``enforce`` an overflow is drawn, not raised.
 
     Raises:
         NkiCapacityError: the tiles alive at one time are larger than the memory.
@@ -79,7 +79,7 @@ def place(allocations: Sequence[Allocation], core: NeuronCore, steps: int) -> tu
     ):
         used = [a for a in allocations if a.region is region and (a.last >= a.born or a.address is not None)]
         found = maps[region] = Occupancy(region, limit, used)
-        _measure(found, core, rule, steps)
+        _measure(found, core, rule, enforce)
         grain = core.psum_bank_bytes if region is MemoryRegion.psum else 0
         found.fragmented = not _place(found, grain)
         if found.fragmented:
@@ -92,7 +92,7 @@ def _sites(tiles: Iterable[Allocation]) -> tuple[Site, ...]:
     return tuple(t.site for t in tiles if t.site is not None)
 
 
-def _measure(found: Occupancy, core: NeuronCore, rule: Rule, steps: int) -> None:
+def _measure(found: Occupancy, core: NeuronCore, rule: Rule, enforce: bool) -> None:
     """Sweep over births: bytes alive, the peak, and the first birth that does not fit."""
     fixed = [a for a in found.tiles if a.address is not None]
     floor = _covered(fixed)
@@ -108,7 +108,7 @@ def _measure(found: Occupancy, core: NeuronCore, rule: Rule, steps: int) -> None
         total += tile.row_bytes
         alive[tile.id] = tile
         heapq.heappush(ends, (tile.last, tile.id))
-        if total > found.limit:
+        if total > found.limit and enforce:
             raise NkiCapacityError(_overflow(found, core, rule, [*fixed, *alive.values()], total))
         if total > found.peak:
             found.peak, found.peak_step, found.peak_tiles = total, tile.born, [*fixed, *alive.values()]

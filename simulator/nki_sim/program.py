@@ -38,6 +38,9 @@ class Slot:
     strides: tuple[int, ...] = ()
     dtype: str = ""
     itemsize: int = 0
+    on_chip: bool = False
+    gathers: bool = False
+    """Whether a column of indices picks its rows at run time."""
 
 
 @dataclass(slots=True)
@@ -51,6 +54,8 @@ class Plan:
     body: Callable[..., None]
     reads: tuple[int, ...]
     writes: tuple[int, ...]
+    updates: tuple[int, ...] = ()
+    """Written operands whose old values count (predicated copies, accumulation)."""
     flops: int = 0
     cycles: float = 0.0
 
@@ -155,6 +160,10 @@ class Program:
         self.constants.append(value)
         return len(self.constants) - 1
 
+    def plan_number(self, index: int) -> int:
+        """The number of a step's plan."""
+        return self._plan[index]
+
     def plan_at(self, index: int) -> Plan:
         return self.plans[self._plan[index]]
 
@@ -194,6 +203,11 @@ class Program:
             plan = self.plans[number]
             tally[plan.engine] = tally.get(plan.engine, 0) + n
         return tally
+
+    def raw(self, index: int) -> list[tuple[int, int]]:
+        """``(allocation, offset)`` of each operand of a step; ``SCALAR`` and ``ABSENT`` stand for no tensor."""
+        flat = self._operands[self._first[index] : self._first[index + 1]]
+        return list(zip(flat[::2], flat[1::2], strict=True))
 
     def dma_bytes(self) -> int:
         """Bytes written by DMA instructions."""

@@ -209,6 +209,10 @@ class Instruction:
         """Floating-point operations of the tensor engine."""
         return 0
 
+    def keeps(self, operand: str) -> bool:
+        """Whether a written operand's old value counts for the result."""
+        return type(self).specs[operand].access == "update"
+
     def cycles(self, core: NeuronCore) -> float:
         """Cycles of its engine until the engine can take the next instruction; 0 for DMA, whose cost is its bytes."""
         return 0.0

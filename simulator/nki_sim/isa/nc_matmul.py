@@ -478,6 +478,10 @@ class nc_matmul(ComputeInstruction):
         rows = _k(self.stationary) * (2 if self._double() else 1)
         return 0 if self.is_transpose else 2 * rows * self._free(self.stationary) * self._free(self.moving)
 
+    def keeps(self, operand: str) -> bool:
+        """An accumulating matmul reads dst."""
+        return operand == "dst" and self.mode != "overwrite"
+
     def cycles(self, core: NeuronCore) -> float:
         """max(min(64, columns of stationary), columns of moving) per pass; fp32 takes 4 passes, with 0/1 operands or as a
         transpose (trn2 and newer) 2. Loading stationary hides behind the previous matmul."""
