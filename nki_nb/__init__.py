@@ -1,1 +1,34 @@
-"""Notebook extension."""
+"""NKI kernels in a notebook: ``%load_ext nki_nb``, then a ``%%nki`` cell.
+
+The kernel is checked against the limits of the chosen NeuronCore generation and run on the simulator :mod:`nki_sim`;
+this package turns what happened into reports, diagnoses and pictures.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import nki_sim
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+__version__ = nki_sim.__version__
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """What ``%load_ext nki_nb`` does: ``import nki`` finds the simulator, ``%%nki`` and ``%nki`` exist."""
+    from nki_nb import extension
+
+    nki_sim.install()
+    extension.register(shell)
+
+
+def unload_ipython_extension(shell: InteractiveShell) -> None:
+    """What ``%unload_ext nki_nb`` does: take the magics and the error display away. Kernels stay."""
+    from nki_nb import extension
+
+    extension.unregister(shell)
+
+
+__all__ = ["load_ipython_extension", "unload_ipython_extension"]

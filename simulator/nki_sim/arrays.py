@@ -59,10 +59,9 @@ def incoming(value: Any) -> Incoming:
     else:
         source, restore = _as_numpy(value), _same
     dtype = lookup(source.dtype)
+    own = np.ascontiguousarray(source, source.dtype.newbyteorder("="))
     if dtype.kind == "bool":
-        own = np.ascontiguousarray(source).view(np.uint8)
-    else:
-        own = np.ascontiguousarray(source)
+        own = own.view(np.uint8)
     return Incoming(own.reshape(source.shape), dtype, bool(source.flags.writeable), _writer(source), restore)
 
 
@@ -77,7 +76,8 @@ def _same(array: Array) -> Array:
 
 def _writer(target: Array) -> Callable[[Array], None]:
     def write(values: Array) -> None:
-        target[...] = values.view(target.dtype) if values.dtype.itemsize == target.dtype.itemsize else values
+        native = target.dtype.newbyteorder("=")
+        target[...] = values.view(native) if values.dtype.itemsize == native.itemsize else values
 
     return write
 

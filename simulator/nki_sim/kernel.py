@@ -290,9 +290,10 @@ class Kernel:
 
         def convert(name: str, value: Any) -> Any:
             if isinstance(value, (tuple, list)):
-                return type(value)(convert(f"{name}[{i}]", v) for i, v in enumerate(value)) if any(
-                    is_array(v) for v in value) else value  # fmt: skip
-            if isinstance(value, dict) and any(is_array(v) for v in value.values()):
+                items = [convert(f"{name}[{i}]", v) for i, v in enumerate(value)]
+                same = all(new is old for new, old in zip(items, value, strict=True))
+                return value if same else _like(value, items)
+            if isinstance(value, dict):
                 return {k: convert(f"{name}[{k!r}]", v) for k, v in value.items()}
             if not is_array(value):
                 return value
@@ -370,6 +371,11 @@ class Kernel:
         machine.found(violation(rule, Broken(what), target=machine.core.target, instruction=self.name, sites=sites))
 
 
+def _like(sequence: Any, items: list[Any]) -> Any:
+    """A sequence of the same kind, named tuples included."""
+    return type(sequence)(*items) if hasattr(sequence, "_fields") else type(sequence)(items)
+
+
 def _trace(function: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
     return function(*bound.args, **bound.kwargs)
 
@@ -389,7 +395,7 @@ def _give_out(returned: Any, restore: Restore) -> Any:
         wide = returned.memory.stored(returned.info) is not returned.info
         return restore(values if wide else outgoing(values, returned.info))
     if isinstance(returned, (tuple, list)):
-        return type(returned)(_give_out(item, restore) for item in returned)
+        return _like(returned, [_give_out(item, restore) for item in returned])
     if isinstance(returned, dict):
         return {key: _give_out(item, restore) for key, item in returned.items()}
     return None

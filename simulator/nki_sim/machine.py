@@ -142,6 +142,10 @@ class Machine:
         self._record(ins, number, values, step)
 
     def _run(self, ins: Instruction, plan: Plan, values: tuple[Any, ...]) -> None:
+        for i in plan.runtime:
+            index = values[i].dynamic.index
+            if isinstance(index, NkiTensor) and index.storage.state:
+                self._before_read(ins, f"index of {plan.slots[i].name}", index)
         for i in plan.reads:
             storage = values[i].storage
             if storage.state or storage.accumulation is not None or storage.clobbers:
@@ -165,8 +169,12 @@ class Machine:
                 allocation = value.storage.allocation
                 allocation.last = step
                 flat.append(allocation.id)
-                # a runtime scalar offset is recorded as what it was in this run
-                flat.append(value.offset if value.dynamic is None else _offset_now(value))
+                if value.dynamic is None:
+                    flat.append(value.offset)
+                else:  # a runtime scalar offset is recorded as what it was in this run
+                    flat.append(_offset_now(value))
+                    if isinstance(value.dynamic.index, NkiTensor):
+                        value.dynamic.index.storage.allocation.last = step
             elif value is None:
                 flat.append(ABSENT)
                 flat.append(0)
@@ -213,6 +221,7 @@ class Machine:
             reads=tuple(i for i in tensors if slots[i].access == "read"),
             writes=tuple(i for i in tensors if slots[i].access != "read"),
             updates=tuple(i for i in tensors if slots[i].access != "read" and ins.keeps(slots[i].name)),
+            runtime=tuple(i for i in tensors if values[i].dynamic is not None),
             flops=ins.flops(),
             cycles=ins.cycles(self.core),
         )
@@ -407,14 +416,6 @@ def _kind_of(value: Any) -> str:
     if hasattr(value, "__array__") or isinstance(value, (list, tuple, dict, str)):
         return f"a {type(value).__module__.partition('.')[0]}.{type(value).__name__}".replace("a builtins.", "a ")
     return f"{value!r}"
-
-
-def _offset_now(tile: NkiTensor) -> int:
-    """The offset that a runtime scalar index means; the view's own where a skipped transfer points outside."""
-    try:
-        return tile.offset + (resolve(tile.dynamic, tile) if tile.dynamic is not None else 0)
-    except OutOfRangeError:
-        return tile.offset
 
 
 def _gathers(tile: NkiTensor) -> bool:

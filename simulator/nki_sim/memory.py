@@ -49,7 +49,7 @@ PARTITION_LIMIT = Rule(
     "hw.partition_dim_le_128",
     "the partition dimension (dimension 0) of an SBUF or PSUM tile is at most 128",
     why="SBUF and PSUM have 128 partitions, and each lane of an engine serves one",
-    fix="loop over the rows in tiles of nl.tile_size.pmax (128), or let nl.tiles(x, tile_shape=(128, …)) cut them",
+    fix="loop over the rows in tiles of nl.tile_size.pmax (128): x[i:min(i + 128, n)] for i in range(0, n, 128)",
     page=page("get-started/about/tiling-overview.html"),
 )
 ON_CHIP_2D = Rule(

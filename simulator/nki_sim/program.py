@@ -56,6 +56,8 @@ class Plan:
     writes: tuple[int, ...]
     updates: tuple[int, ...] = ()
     """Written operands whose old values count (predicated copies, accumulation)."""
+    runtime: tuple[int, ...] = ()
+    """Operands whose address a runtime value decides."""
     flops: int = 0
     cycles: float = 0.0
 

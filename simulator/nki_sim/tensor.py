@@ -42,7 +42,7 @@ IN_BOUNDS = Rule(
     "tensor.slice",
     "0 ≤ start < end ≤ size and step ≥ 1: slices are not clipped at the end of a dimension",
     why="the pattern is an address computation; past the end lies another tensor",
-    fix="clamp the end with min(start + size, x.shape[dim]), or let nl.tiles cut the remainder",
+    fix="clamp the end: start:min(start + size, x.shape[dim])",
     page=_TENSOR,
 )
 SELECT = Rule("tensor.select_static", "0 ≤ index < size", fix="indices count from 0", page=_TENSOR)

@@ -404,7 +404,7 @@ class ComputeInstruction(Instruction):
     @_pattern_rule(
         "free_size_uint16",
         "each free dimension of a pattern has at most 65535 elements",
-        "split the free dimension: nl.tiles(x, tile_shape=…)",
+        "split the free dimension: x[:, j:min(j + size, n)] for j in range(0, n, size)",
     )
     def free_size(self, core: NeuronCore) -> Broken | None:
         for name, tile in self.tiles():

@@ -1,0 +1,135 @@
+"""The command line: ``nki-nb tour``, ``nki-nb lab``, ``nki-nb run FILE.py::kernel``, ``nki-nb info``.
+
+Exit codes: 0 fine, 1 the kernel broke a limit or a check failed, 2 the command cannot be understood.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import nki_sim
+from nki_sim.errors import NkiError, NkiWarning
+from nki_sim.hw import ALIASES, core
+
+from nki_nb import __version__, tour
+from nki_nb.files import KernelNotFoundError, find_kernel
+from nki_nb.info import Info
+from nki_nb.report import Report
+from nki_nb.specs import FORMS, SpecError, read_arguments
+
+FINE, BROKEN, USAGE = 0, 1, 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; return the exit code."""
+    options = _parser().parse_args(argv)
+    commands = {"tour": _tour, "lab": _lab, "run": _run, "info": _info}
+    try:
+        core(getattr(options, "target", None))
+    except ValueError as error:
+        return _misused(error)
+    try:
+        return commands[options.command](options)
+    except (SpecError, KernelNotFoundError) as error:
+        return _misused(error)
+    except BrokenPipeError:  # nobody reads on, as with `nki-nb tour | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN
+
+
+def _misused(error: Exception) -> int:
+    print(f"nki-nb: {error}", file=sys.stderr)
+    return USAGE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="nki-nb", description="NKI kernels on a simulated NeuronCore.")
+    parser.add_argument("--version", action="version", version=f"nki-nb {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    shown = commands.add_parser("tour", help="run two kernels, print their reports, write a page with the pictures")
+    shown.add_argument("--output", type=Path, default=Path("nki-tour.html"), metavar="FILE", help="default: %(default)s")
+    _add_target(shown)
+    commands.add_parser("lab", help="open JupyterLab on the tutorials")
+    _add_run(commands.add_parser("run", help="run a kernel of a file and print its report"))
+    _add_target(commands.add_parser("info", help="what is simulated: generations, memories, limits"))
+    return parser
+
+
+def _add_target(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--target", choices=list(ALIASES), metavar="GEN", help="trn1, trn2 (default) or trn3")
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kernel", metavar="FILE.py::kernel")
+    parser.add_argument("--arg", action="append", default=[], metavar="NAME=VALUE", help=f"{FORMS}; may be repeated")
+    parser.add_argument("--seed", type=int, default=0, help="of randn, rand and ints; default: %(default)s")
+    parser.add_argument("--strict", action="store_true", help="findings are errors")
+    parser.add_argument("--fp32", action="store_true", help="store low-precision floats as fp32")
+    parser.add_argument("--json", action="store_true", help="print report and diagnosis as one JSON object")
+    _add_target(parser)
+
+
+# -- commands --------------------------------------------------------------------------------------------------------
+
+
+def _run(options: argparse.Namespace) -> int:
+    nki_sim.install()
+    arguments = read_arguments(options.arg, options.seed)
+    precise = False if options.fp32 else None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NkiWarning)  # the report has them
+            kernel = find_kernel(options.kernel)
+            run = nki_sim.run(kernel, target=options.target, strict=options.strict, precise=precise, **arguments)
+    except NkiError as error:
+        found = {"report": None, "diagnosis": {"error": type(error).__name__, **error.diagnosis.as_dict()}}
+        print(json.dumps(found, indent=2) if options.json else f"{type(error).__name__}: {error}")
+        return BROKEN
+    report = Report.of(run)
+    print(json.dumps({"report": report.as_dict(), "diagnosis": None}, indent=2) if options.json else report)
+    return FINE
+
+
+def _tour(options: argparse.Namespace) -> int:
+    reports = tour.run(options.target)
+    for report in reports:
+        print(report, end="\n\n")
+    options.output.write_text(tour.page_of(reports), encoding="utf-8")
+    print(f"wrote {options.output}: open it in a browser to see where the tiles lay and what each engine did")
+    return FINE if all(report.ok for report in reports) else BROKEN
+
+
+def _lab(_: argparse.Namespace) -> int:
+    if importlib.util.find_spec("jupyterlab") is None:
+        print('nki-nb: JupyterLab is not installed: python -m pip install "nki-nb[lab]"', file=sys.stderr)
+        return USAGE
+    return subprocess.call([sys.executable, "-m", "jupyterlab", str(tutorials())])
+
+
+def _info(options: argparse.Namespace) -> int:
+    print(Info(core(options.target)))
+    return FINE
+
+
+def tutorials(copy: Path = Path("nki-tutorials")) -> Path:
+    """The folder with the notebooks: the checkout's own, or where a wheel is installed, a copy that may be edited."""
+    package = Path(__file__).parent
+    installed = package / "tutorials"
+    if not installed.is_dir():
+        return package.parent / "tutorials"
+    if not copy.exists():
+        shutil.copytree(installed, copy)
+    return copy
+
+
+if __name__ == "__main__":
+    sys.exit(main())

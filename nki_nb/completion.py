@@ -1,0 +1,29 @@
+"""Tab completion of the magics' options."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from nki_nb import rules
+from nki_nb.drawing import VIEWS
+
+OPTIONS = ("--target", "--lnc", "--check", "--rtol", "--atol", "--view", "--fp32", "--strict", "--no-run")
+COMMANDS = ("target", "info", "last", "help", "reset")
+TARGETS = ("trn1", "trn2", "trn3")
+
+
+def complete(shell: Any, event: SimpleNamespace) -> list[str]:
+    """What may follow on a ``%%nki`` or ``%nki`` line: options, or values of the option or command before."""
+    words = event.text_until_cursor.split()
+    if event.text_until_cursor[-1:] not in ("", " "):
+        words = words[:-1]
+    previous = words[-1] if words else ""
+    values = {"--target": TARGETS, "--view": ("none", *VIEWS), "target": TARGETS}
+    if event.command == "%nki":
+        if previous == "help":
+            return sorted(rules.catalogue())
+        return list(values.get(previous, COMMANDS if len(words) == 1 else ()))
+    if previous in values:
+        return list(values[previous])
+    return list(OPTIONS) if event.symbol.startswith("-") else []

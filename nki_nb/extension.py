@@ -1,0 +1,67 @@
+"""Into and out of a shell: the magics, completion of their options, and how diagnoses and runs display."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from nki_sim.errors import NkiError, NkiWarning
+from nki_sim.kernel import Run
+
+from nki_nb import completion
+from nki_nb.check import CheckError
+from nki_nb.diagnosis import DiagnosisView
+from nki_nb.magic import NkiMagics
+from nki_nb.report import as_report
+from nki_nb.shell import display
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+
+def register(shell: Any) -> None:
+    """Give a shell the magics, completion of their options, and the display of diagnoses."""
+    shell.register_magics(NkiMagics)
+    shell.set_hook("complete_command", completion.complete, str_key="%%nki")
+    shell.set_hook("complete_command", completion.complete, str_key="%nki")
+    shell.set_custom_exc((NkiError, NkiWarning, CheckError), show_error)
+    for mime, show in RUN_DISPLAY.items():
+        shell.display_formatter.formatters[mime].for_type(Run, show)
+
+
+def unregister(shell: Any) -> None:
+    """Take away what :func:`register` gave."""
+    manager = shell.magics_manager
+    magics = manager.registry.pop(NkiMagics.__name__, None)
+    if isinstance(magics, NkiMagics):
+        magics.forget_target()
+    for kind in ("line", "cell"):
+        manager.magics[kind].pop("nki", None)
+    shell.set_custom_exc((), None)
+    for mime in RUN_DISPLAY:
+        shell.display_formatter.formatters[mime].pop(Run, None)
+
+
+RUN_DISPLAY: dict[str, Callable[..., Any]] = {
+    "text/plain": lambda run, printer, cycle: printer.text(str(as_report(run))),
+    "text/html": lambda run: as_report(run)._repr_html_(),
+}
+"""How a run that a plain cell made with ``nki_sim.run`` displays."""
+
+
+def show_error(
+    shell: InteractiveShell,
+    kind: type[BaseException],
+    error: BaseException,
+    traceback: TracebackType | None,
+    tb_offset: int | None = None,
+) -> None:
+    """Show a diagnosis as HTML, and the exception itself in one line: its traceback leads only into the simulator."""
+    headline = f"{kind.__name__}: {error}"
+    if isinstance(error, (NkiError, NkiWarning)):
+        view = DiagnosisView.of(error)
+        headline = view.headline
+        display(view)
+    error._render_traceback_ = lambda: [headline]  # type: ignore[attr-defined]
+    shell.showtraceback((kind, error, traceback))

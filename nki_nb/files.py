@@ -1,0 +1,51 @@
+"""Kernels of a file: ``path/to/file.py::kernel``."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from nki_sim.kernel import Kernel
+
+
+class KernelNotFoundError(ValueError):
+    """There is no such file, or no such kernel in it."""
+
+
+def find_kernel(where: str) -> Callable[..., Any]:
+    """The kernel that ``FILE.py::name`` names; without a name, the file's only kernel.
+
+    Raises:
+        KernelNotFoundError: the file or the kernel is not there; the message says what is.
+    """
+    filename, _, name = where.partition("::")
+    path = Path(filename)
+    if not path.is_file():
+        raise KernelNotFoundError(f"no file {filename}; expected FILE.py::kernel")
+    module = load(path)
+    kernels = {key: value for key, value in vars(module).items() if isinstance(value, Kernel)}
+    there = f"{path.name} has {', '.join(kernels)}" if kernels else f"{path.name} has no function with @nki.jit"
+    if not name:
+        if len(kernels) != 1:
+            raise KernelNotFoundError(f"which kernel? {there}")
+        return next(iter(kernels.values()))
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise KernelNotFoundError(f"no kernel {name!r}: {there}")
+    return found  # type: ignore[no-any-return]
+
+
+def load(path: Path) -> ModuleType:
+    """Run a Python file as a module of its own; its neighbours can be imported, as with ``python file.py``."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise KernelNotFoundError(f"{path.name} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent.resolve()))
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module

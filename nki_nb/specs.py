@@ -1,0 +1,88 @@
+"""Kernel arguments as text: ``a=randn:128x512:bf16``, ``b=weights.npy``, ``eps=1e-6``."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from nki_sim.dtypes import DType, UnknownDTypeError, lookup
+
+SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3", "i32": "int32", "u8": "uint8"}
+"""Dtype names people type, beside the full ones."""
+
+Shape = tuple[int, ...]
+Maker = Callable[[np.random.Generator, Shape], npt.NDArray[Any]]
+
+MAKERS: dict[str, Maker] = {
+    "randn": lambda random, shape: random.standard_normal(shape),
+    "rand": lambda random, shape: random.random(shape),
+    "zeros": lambda random, shape: np.zeros(shape),
+    "ones": lambda random, shape: np.ones(shape),
+    "arange": lambda random, shape: np.arange(int(np.prod(shape))).reshape(shape),
+    "ints": lambda random, shape: random.integers(-4, 5, shape),
+}
+"""How arrays are made: normal, uniform in [0, 1), zeros, ones, counted up, whole numbers from -4 to 4."""
+
+FORMS = f"NAME={'|'.join(MAKERS)}:128x512[:bf16], NAME=file.npy, or NAME=<Python literal>"
+
+
+class SpecError(ValueError):
+    """An argument's text cannot be read; the message says what was expected."""
+
+
+def read_arguments(specs: list[str], seed: int) -> dict[str, Any]:
+    """Keyword arguments from ``NAME=VALUE`` texts, made in their order from one seed.
+
+    Raises:
+        SpecError: a text that is none of :data:`FORMS`.
+    """
+    random = np.random.default_rng(seed)
+    arguments: dict[str, Any] = {}
+    for spec in specs:
+        name, equals, value = spec.partition("=")
+        if not equals or not name.isidentifier():
+            raise SpecError(f"--arg {spec}: expected {FORMS}")
+        if name in arguments:
+            raise SpecError(f"--arg {spec}: {name} is given twice")
+        arguments[name] = _value(spec, value, random)
+    return arguments
+
+
+def _value(spec: str, value: str, random: np.random.Generator) -> Any:
+    kind, colon, rest = value.partition(":")
+    if colon and kind in MAKERS:
+        shape, _, dtype = rest.partition(":")
+        return MAKERS[kind](random, _shape(spec, shape)).astype(_dtype(spec, dtype or "float32").storage)
+    if value.endswith(".npy"):
+        return _load(spec, Path(value))
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        raise SpecError(f"--arg {spec}: expected {FORMS}") from None
+
+
+def _shape(spec: str, text: str) -> Shape:
+    sizes = text.split("x")
+    if not all(size.isdecimal() for size in sizes):
+        raise SpecError(f"--arg {spec}: {text!r} is no shape; write it as 128x512")
+    return tuple(int(size) for size in sizes)
+
+
+def _dtype(spec: str, name: str) -> DType:
+    try:
+        return lookup(SHORT_NAMES.get(name, name))
+    except UnknownDTypeError as error:
+        raise SpecError(f"--arg {spec}: {error}") from None
+
+
+def _load(spec: str, path: Path) -> npt.NDArray[Any]:
+    try:
+        loaded: npt.NDArray[Any] = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise SpecError(f"--arg {spec}: cannot load {path.name}: {reason}") from None
+    return loaded

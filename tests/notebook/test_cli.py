@@ -1,0 +1,169 @@
+"""The command line, called in this process and as a program."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sources import DOUBLE, GREEDY
+
+from nki_nb import cli
+
+IMPORTS = "import nki\nimport nki.isa as nisa\nimport nki.language as nl\n\n\n"
+
+
+@pytest.fixture(autouse=True)
+def default_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NEURON_PLATFORM_TARGET_OVERRIDE", raising=False)
+
+
+@pytest.fixture
+def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file with two kernels; what loading it changes in this process is undone."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    path = tmp_path / "my_kernels.py"
+    path.write_text(IMPORTS + DOUBLE + "\n\n" + GREEDY)
+    monkeypatch.delitem(sys.modules, "my_kernels", raising=False)
+    return path
+
+
+def run(*words: object) -> int:
+    return cli.main(["run", *map(str, words)])
+
+
+def test_run_prints_the_report(kernels: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(f"{kernels}::double", "--arg", "x=randn:96x130:bf16", "--target", "trn3") == 0
+    out = capsys.readouterr().out
+    assert "double · trn3 (NeuronCore-v4) · lnc 1" in out and "bfloat16 [96 × 130]" in out
+
+
+def test_run_is_the_same_every_time(kernels: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for _ in range(2):
+        assert run(f"{kernels}::double", "--arg", "x=rand:3x5", "--json") == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+
+
+def test_a_broken_limit_exits_1(kernels: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(f"{kernels}::double", "--arg", "x=ones:300x40") == 1
+    out = capsys.readouterr().out
+    assert "NkiValidationError" in out and "my_kernels.py, line 8, in double" in out
+    assert str(kernels.parent) not in out
+
+
+def test_json_has_report_and_diagnosis(kernels: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(f"{kernels}::double", "--arg", "x=arange:3x5", "--json") == 0
+    fine = json.loads(capsys.readouterr().out)
+    assert fine["diagnosis"] is None and fine["report"]["outputs"][0]["shape"] == [3, 5]
+    assert run(f"{kernels}::double", "--arg", "x=ones:300x40", "--json") == 1
+    broken = json.loads(capsys.readouterr().out)
+    assert broken["report"] is None
+    assert broken["diagnosis"]["rule"] == "nl.load_partition_le_128" and broken["diagnosis"]["line"] == 8
+
+
+def test_findings_and_strict(kernels: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [f"{kernels}::matmul", "--arg", "lhsT=ints:96x20", "--arg", "rhs=ints:96x30"]
+    assert run(*words) == 0
+    captured = capsys.readouterr()
+    assert "first_must_overwrite" in captured.out and captured.err == ""
+    assert run(*words, "--strict") == 1
+
+
+def test_fp32(kernels: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(f"{kernels}::double", "--arg", "x=randn:3x5:bf16", "--fp32") == 0
+    assert "float32 [3 × 5]" in capsys.readouterr().out
+
+
+def test_arrays_from_files(kernels: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(kernels.parent / "x.npy", np.ones((7, 9), np.float16))
+    assert run(f"{kernels}::double", "--arg", f"x={kernels.parent / 'x.npy'}") == 0
+    assert "float16 [7 × 9]" in capsys.readouterr().out
+    np.save(kernels.parent / "o.npy", np.array([{}], dtype=object))
+    assert run(f"{kernels}::double", "--arg", f"x={kernels.parent / 'o.npy'}") == 2
+    assert "allow_pickle" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("where", "arg", "said"),
+    [
+        ("nowhere.py::double", "x=ones:3x5", "no file nowhere.py"),
+        ("{}::halve", "x=ones:3x5", "my_kernels.py has double, matmul"),
+        ("{}", "x=ones:3x5", "which kernel?"),
+        ("{}::double", "x", "expected NAME="),
+        ("{}::double", "x=ones:3by5", "no shape"),
+        ("{}::double", "x=ones:3x5:float99", "float99 is not an NKI data type"),
+        ("{}::double", "x=lots of", "expected NAME="),
+        ("{}::double", "x=gone.npy", "cannot load gone.npy"),
+    ],
+)
+def test_misuse_exits_2(kernels: Path, capsys: pytest.CaptureFixture[str], where: str, arg: str, said: str) -> None:
+    assert run(where.format(kernels), "--arg", arg) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err and captured.out == ""
+
+
+def test_an_argument_given_twice_exits_2(kernels: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(f"{kernels}::double", "--arg", "x=ones:3x5", "--arg", "x=ones:3x5") == 2
+    assert "given twice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["fly"], ["tour", "--target", "trn9"]])
+def test_unknown_words_exit_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(words)
+    assert stopped.value.code == 2
+    assert "usage: nki-nb" in capsys.readouterr().err
+
+
+def test_a_target_of_the_environment_that_does_not_exist(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn9")
+    assert cli.main(["info"]) == 2
+    assert "from NEURON_PLATFORM_TARGET_OVERRIDE" in capsys.readouterr().err
+
+
+def test_info(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["info", "--target", "trn1"]) == 0
+    assert "trn1 (current)" in capsys.readouterr().out
+
+
+def test_tour_as_a_program(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "nki_nb.cli", "tour", "--output", "page.html"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", env=_utf8(), timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(": ok   max abs") == 2
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_output_that_nobody_reads_is_no_error(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "nki_nb.cli", "info"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_utf8()) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert b"Traceback" not in process.stderr.read()
+
+
+def test_lab_without_jupyterlab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert cli.main(["lab"]) == 2
+    assert "pip install" in capsys.readouterr().err
+
+
+def test_lab_opens_the_tutorials(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.setattr("subprocess.call", lambda command: started.append(command) or 0)
+    assert cli.main(["lab"]) == 0
+    assert (Path(started[0][-1]) / "01_first_kernel.ipynb").is_file()
+
+
+def _utf8() -> dict[str, str]:
+    return {**os.environ, "PYTHONIOENCODING": "utf-8"}

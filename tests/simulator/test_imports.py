@@ -1,0 +1,89 @@
+"""Imports run one way, and the simulator needs NumPy and ml-dtypes only."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nki_sim
+
+ROOT = Path(nki_sim.__file__).parent
+ORDER = [
+    "hw", "dtypes", "ops", "source", "errors", "config", "memory", "tensor", "context", "psum", "isa", "program",
+    "regions", "machine", "timing", "trace", "placement", "lang", "calls", "hints", "importer", "arrays", "kernel",
+    "lint", "api",
+]  # fmt: skip
+"""Each module imports only from those before it (and from its own package)."""
+
+
+def modules():
+    for path in sorted(ROOT.rglob("*.py")):
+        yield path, ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
+
+
+def typing_only(tree):
+    """Nodes under ``if TYPE_CHECKING:``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            yield from ast.walk(node)
+
+
+def imports(path):
+    """Absolute names that a module imports when it runs."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    skipped = {id(node) for node in typing_only(tree)}
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path.name}: relative import"
+            yield node.module
+            if node.module == "nki_sim":
+                yield from (f"nki_sim.{alias.name}" for alias in node.names)
+
+
+def part(name):
+    """``nki_sim.isa.base`` as ``isa``."""
+    names = name.split(".")
+    return names[1] if len(names) > 1 else ""
+
+
+@pytest.mark.parametrize(("path", "name"), [pytest.param(p, n, id=n) for p, n in modules()])
+def test_a_module_imports_only_what_comes_before_it(path, name):
+    own = part(name)
+    if own in ("", "__init__"):
+        return
+    for imported in imports(path):
+        other = part(imported)
+        if imported.partition(".")[0] != "nki_sim" or other in ("", own):
+            continue
+        assert other in ORDER, f"{other} has no place in ORDER"
+        assert ORDER.index(other) < ORDER.index(own), f"{name} imports {imported}"
+
+
+@pytest.mark.parametrize(("path", "name"), [pytest.param(p, n, id=n) for p, n in modules()])
+def test_the_simulator_knows_nothing_of_notebooks(path, name):
+    allowed = {"numpy", "ml_dtypes", "nki_sim", *sys.stdlib_module_names}
+    assert {i.partition(".")[0] for i in imports(path)} <= allowed
+
+
+def test_import_nki_sim_loads_numpy_and_ml_dtypes_alone():
+    text = "import sys, nki_sim; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
+    done = subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}\n{text}"],
+                          capture_output=True, text=True, check=True, timeout=60)  # fmt: skip
+    loaded = set(done.stdout.split()) - set(sys.stdlib_module_names)
+    ours = {"nki_sim", "numpy", "ml_dtypes"}
+    assert ours <= loaded
+    assert {m for m in loaded - ours if not m.startswith(("_", "cython"))} == set()
+
+
+def test_nothing_about_the_machine_is_a_module_global():
+    import nki_sim.context as context
+
+    assert context.machine_or_none() is None
+    assert nki_sim.core("trn1").target == "trn1"
+    assert context.machine_or_none() is None
