@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nki_sim.memory import Allocation
@@ -56,6 +56,8 @@ class Plan:
     writes: tuple[int, ...]
     updates: tuple[int, ...] = ()
     """Written operands whose old values count (predicated copies, accumulation)."""
+    decided: dict[str, Any] = field(default_factory=dict)
+    """What was decided when the instruction was issued (a matmul's mode), beside its parameters."""
     runtime: tuple[int, ...] = ()
     """Operands whose address a runtime value decides."""
     flops: int = 0
@@ -121,7 +123,8 @@ class Step:
         target = ", ".join(self.operands[i].label for i in self.plan.writes)
         others = [f"{o.label}" for i, o in enumerate(self.operands) if i not in written and o.label != "-"]
         shown = [f"{k}={format_value(v)}" for k, v in self.plan.params.items()]
-        return f"{target} ← {', '.join(others + shown)}" if target else ", ".join(others + shown)
+        arrow = "+=" if self.plan.decided.get("mode") == "add" else "←"
+        return f"{target} {arrow} {', '.join(others + shown)}" if target else ", ".join(others + shown)
 
 
 class Program:

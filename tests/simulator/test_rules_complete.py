@@ -18,7 +18,6 @@ OUT_OF_REACH = {
     "nc_matmul.tile.fits": "K and M against tile_size are nc_matmul.k_le_128 and nc_matmul.stationary_free_le_128",
     "dma_copy.vector_offset_hbm": "no such view can be made: ap.vector_offset_dim0 and tensor.vector_select",
     "dma_transpose.indirect.src_hbm": "no such view can be made: ap.vector_offset_dim0 and tensor.vector_select",
-    "iota.pattern": "",
 }
 """Rules that a kernel cannot break, because another rule stands before them."""
 
@@ -46,7 +45,7 @@ def named_in_other_tests():
 
 def test_every_rule_has_a_kernel_that_breaks_it():
     missing = declared() - broken_by_cases() - named_in_other_tests() - set(OUT_OF_REACH)
-    assert not missing
+    assert sorted(missing) == []
 
 
 @pytest.mark.parametrize("rule", OUT_OF_REACH)

@@ -1,0 +1,350 @@
+"""What a viewer asks of a run: an overview once, then the details of one step, one tile or one element at a time.
+
+Everything is plain data (JSON, arrays packed by :mod:`nki_nb.stepper.packing`), so that the same viewer works on a live
+kernel and on a saved page. Nothing is computed before it is asked for.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from nki_sim import dtypes
+from nki_sim.dtypes import Array
+from nki_sim.errors import Diagnosis
+from nki_sim.kernel import Run
+from nki_sim.memory import Allocation
+from nki_sim.program import Operand, Plan, Step, format_value
+from nki_sim.regions import Box, operand_box
+from nki_sim.source import Site
+from nki_sim.timing import Timeline, dma_shape
+from nki_sim.trace import Replay
+
+from nki_nb.stepper.folding import folds
+from nki_nb.stepper.packing import pack
+
+LARGEST_TILE = 1 << 20
+"""Elements of the largest tensor whose values are sent whole; of larger ones a window."""
+
+
+class Feed:
+    """The data of one run, for viewers.
+
+    Args:
+        run: a finished run, or the part of one before a failure.
+        failure: the diagnosis that ended it, if one did.
+    """
+
+    def __init__(self, run: Run, failure: Diagnosis | None = None):
+        self.run = run
+        self.failure = failure
+
+    @cached_property
+    def replay(self) -> Replay:
+        return self.run.replay()
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        return self.run.timeline()
+
+    # -- once --------------------------------------------------------------------------------------------------------
+
+    def overview(self) -> dict[str, Any]:
+        """Everything that is small: source, plans, allocations, and one packed number per step and fact."""
+        run, program, line = self.run, self.run.program, self.timeline
+        steps = range(len(program))
+        plans = np.array([program.plan_number(i) for i in steps], np.int32)
+        lines = np.array([(s.line if (s := program.site_at(i)) else 0) for i in steps], np.int32)
+        return {
+            "kernel": run.name,
+            "target": str(run.core),
+            "steps": len(program),
+            "plans": [_plan(p) for p in program.plans],
+            "plan": pack(plans, "i4"),
+            "line": pack(lines, "i4"),
+            "folds": [[f.start, f.length, f.times] for f in folds(plans, lines)],
+            "source": self._source(),
+            "allocations": [_allocation(a) for a in program.allocations],
+            "memory": self._memory(),
+            "time": {
+                "lanes": list(line.lanes),
+                "lane": pack(line.lane, "i4"),
+                "start": pack(line.start, "f4"),
+                "end": pack(line.end, "f4"),
+                "done": pack(line.done, "f4"),
+                "blocker": pack(line.blocker, "i4"),
+                "waited": pack(line.waited, "f4"),
+                "critical": pack(np.array(line.critical_path(), np.int32), "i4"),
+                "total": line.total,
+                "estimate": True,
+            },
+            "findings": [_finding(d) for d in run.findings],
+            "failure": _finding(self.failure) if self.failure else None,
+            "start": self._opening(),
+        }
+
+    def _opening(self) -> int:
+        """The step to show first: the one that failed or was found fault with, else the first."""
+        last = max(len(self.run.program) - 1, 0)
+        for diagnosis in [self.failure, *self.run.findings]:
+            if diagnosis is not None and diagnosis.step is not None:
+                return min(diagnosis.step, last)
+        return 0
+
+    def _source(self) -> dict[str, Any]:
+        sites = [s for s in self.run.program.sites if s is not None]
+        names = list(dict.fromkeys(s.filename for s in sites))
+        if not names:
+            return {"name": "", "lines": []}
+        home = names[0]
+        return {"name": _shown_name(home, sites), "lines": [t.rstrip("\n") for t in linecache.getlines(home)]}
+
+    def _memory(self) -> dict[str, Any]:
+        memory, core = self.run.memory, self.run.core
+        return {
+            "sbuf": {"limit": memory.sbuf.limit, "peak": memory.sbuf.peak, "high": memory.sbuf.high_water},
+            "psum": {"limit": memory.psum.limit, "peak": memory.psum.peak, "high": memory.psum.high_water},
+            "banks": core.psum_banks,
+            "bank_bytes": core.psum_bank_bytes,
+            "partitions": core.partitions,
+        }
+
+    # -- one step ----------------------------------------------------------------------------------------------------
+
+    def step(self, index: int) -> dict[str, Any]:
+        """One instruction: its operands and the boxes they touch, what kind of picture it makes, who it waited for."""
+        step = self.run.program[index]
+        return {
+            "index": index,
+            "instruction": step.instruction,
+            "engine": step.engine,
+            "line": step.line,
+            "place": step.site.place if step.site else "",
+            "text": step.text,
+            "operands": [_operand(o, step) for o in step.operands],
+            "params": {k: format_value(v) for k, v in step.plan.params.items()},
+            "dma": _dma(step) if step.engine == "dma" else None,
+            "matmul": self._matmul(step) if step.instruction == "nc_matmul" else None,
+            "cycles": step.plan.cycles,
+        }
+
+    def _matmul(self, step: Step) -> dict[str, Any]:
+        group = self._group(step)
+        return {
+            "mode": step.plan.decided.get("mode", "overwrite"),
+            "group": group,
+            "position": group.index(step.index),
+            "evicted": self._eviction(step, group[-1]),
+        }
+
+    def _group(self, step: Step) -> list[int]:
+        """The steps of the accumulation group that a matmul belongs to: same destination, from overwrite to overwrite."""
+        program, target = self.run.program, _destination(step)
+        allocation, box = target.allocation, operand_box(target)
+        assert allocation is not None
+        members: list[int] = []
+        for i in range(max(allocation.born, 0), allocation.last + 1):
+            plan = program.plan_at(i)
+            if plan.instruction != "nc_matmul" or program.raw(i)[plan.writes[0]][0] != allocation.id:
+                continue
+            other = program[i]
+            if operand_box(_destination(other)) != box:
+                continue
+            if other.plan.decided.get("mode", "overwrite") == "overwrite":
+                if i > step.index:
+                    break
+                members = []
+            members.append(i)
+        return members
+
+    def _eviction(self, step: Step, last: int) -> int | None:
+        """The first step after the group that reads its result."""
+        program, target = self.run.program, _destination(step)
+        assert target.allocation is not None
+        for i in range(last + 1, target.allocation.last + 1):
+            plan = program.plan_at(i)
+            if any(program.raw(i)[k][0] == target.allocation.id for k in plan.reads):
+                return i
+        return None
+
+    def contributions(self, index: int, row: int, column: int) -> list[dict[str, Any]]:
+        """What each matmul of the group adds to element (row, column) of its destination, and the sum after it."""
+        step = self.run.program[index]
+        out = []
+        for i in self._group(step):
+            before, after = (self._element(i, row, column, after=a) for a in (False, True))
+            overwrites = self.run.program.plan_at(i).decided.get("mode", "overwrite") == "overwrite"
+            out.append({"step": i, "overwrite": overwrites, "added": after if overwrites else after - before, "sum": after})
+        return out
+
+    def _element(self, index: int, row: int, column: int, *, after: bool) -> float:
+        plan = self.run.program.plan_at(index)
+        values = self.replay.operand(index, plan.writes[0], after=after)
+        assert values is not None
+        return float(values.reshape(values.shape[0], -1)[row, column])
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def operand(self, index: int, number: int, *, after: bool = False) -> dict[str, Any] | None:
+        """The values of an operand of a step, before or after it, as a matrix."""
+        values = self.replay.operand(index, number, after=after)
+        slot = self.run.program.plan_at(index).slots[number]
+        return None if values is None else matrix(values, slot.dtype)
+
+    def tensor(self, allocation: int, index: int) -> dict[str, Any]:
+        """The values of a whole tensor before a step, as a matrix."""
+        tensor = self.run.program.allocations[allocation]
+        return matrix(self.replay.values(tensor, index), tensor.dtype.name)
+
+    def first_nan(self) -> int | None:
+        """The first step whose result holds a NaN that its inputs did not hold."""
+        for i in range(len(self.run.program)):
+            plan = self.run.program.plan_at(i)
+            for number in plan.writes:
+                if not dtypes.TABLE[plan.slots[number].dtype].is_float:
+                    continue
+                values = self.replay.operand(i, number, after=True)
+                if values is not None and np.isnan(values.astype(np.float32)).any():
+                    return i
+        return None
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def answer(self, request: Mapping[str, Any]) -> Any:
+        """Answer one request of the viewer.
+
+        Raises:
+            ValueError: the request is none of those above.
+        """
+        kind = request.get("kind")
+        if kind == "overview":
+            return self.overview()
+        if kind == "step":
+            return self.step(self._step_of(request))
+        if kind == "operand":
+            return self.operand(self._step_of(request), int(request["operand"]), after=bool(request.get("after")))
+        if kind == "tensor":
+            return self.tensor(int(request["allocation"]), self._step_of(request))
+        if kind == "contributions":
+            return self.contributions(self._step_of(request), int(request["row"]), int(request["column"]))
+        if kind == "first_nan":
+            return self.first_nan()
+        raise ValueError(f"unknown request {kind!r}")
+
+    def _step_of(self, request: Mapping[str, Any]) -> int:
+        index = int(request["step"])
+        if not 0 <= index < len(self.run.program):
+            raise ValueError(f"step {index} of {len(self.run.program)}")
+        return index
+
+
+def matrix(values: Array, dtype: str) -> dict[str, Any]:
+    """A tensor as rows (its first dimension) by columns (the rest), with its bits; a window of it when it is large."""
+    flat = values.reshape(values.shape[0], -1) if values.ndim > 1 else values.reshape(1, -1)
+    rows, columns = flat.shape
+    shown = flat[: max(1, min(rows, LARGEST_TILE // max(1, columns))), :LARGEST_TILE]
+    width = flat.dtype.itemsize
+    bits = np.ascontiguousarray(shown).view(np.dtype(f"u{min(width, 4)}"))
+    return {
+        "dtype": dtype,
+        "shape": list(values.shape),
+        "rows": rows,
+        "columns": columns,
+        "shown": list(shown.shape),
+        "values": pack(shown.astype(np.float32), "f4"),
+        "bits": pack(bits, "u4"),
+        "width": width,
+    }
+
+
+def _plan(plan: Plan) -> dict[str, Any]:
+    return {"instruction": plan.instruction, "engine": plan.engine, "cycles": plan.cycles,
+            "writes": list(plan.writes), "reads": list(plan.reads)}  # fmt: skip
+
+
+def _allocation(a: Allocation) -> dict[str, Any]:
+    return {
+        "id": a.id,
+        "label": a.label,
+        "region": "hbm" if not a.region.on_chip else a.region.value,
+        "role": a.role,
+        "shape": list(a.shape),
+        "dtype": a.dtype.name,
+        "partitions": a.partitions,
+        "start_partition": a.address[0] if a.address else 0,
+        "row_bytes": a.row_bytes,
+        "placed": a.placed or 0,
+        "pinned": a.address is not None,
+        "born": a.born,
+        "last": a.last,
+        "line": a.line,
+    }
+
+
+def _operand(operand: Operand, step: Step) -> dict[str, Any]:
+    number = step.operands.index(operand)
+    out: dict[str, Any] = {"name": operand.slot.name, "label": operand.label, "access": operand.slot.access}
+    if operand.allocation is None:
+        return out
+    box = operand_box(operand)
+    out |= {
+        "number": number,
+        "allocation": operand.allocation.id,
+        "dtype": operand.slot.dtype,
+        "shape": list(operand.slot.shape),
+        "pattern": [[s, n] for s, n in zip(operand.slot.strides, operand.slot.shape, strict=True)],
+        "offset": operand.offset,
+        "box": _box(box),
+        "writes": number in step.plan.writes,
+    }
+    return out
+
+
+def _box(box: Box) -> list[list[int]]:
+    return [[a, b] for a, b in zip(box.first, box.last, strict=True)]
+
+
+def _destination(step: Step) -> Operand:
+    return step.operands[step.plan.writes[0]]
+
+
+def _dma(step: Step) -> dict[str, Any]:
+    shape = dma_shape(step.plan)
+    kinds = []
+    if step.instruction == "dma_transpose":
+        kinds.append("transpose")
+    for operand in step.operands:
+        if operand.slot.gathers:
+            kinds.append("scatter" if operand.slot.name == "dst" else "gather")
+        elif operand.slot.name == "src" and any(
+            s == 0 and n > 1 for s, n in zip(operand.slot.strides, operand.slot.shape, strict=True)
+        ):
+            kinds.append("broadcast")
+    regions = {
+        o.slot.name: ("hbm" if not o.allocation.region.on_chip else o.allocation.region.value)
+        for o in step.operands
+        if o.allocation is not None and o.slot.name in ("dst", "src")
+    }
+    return {
+        "bytes": shape.bytes,
+        "descriptors": shape.descriptors,
+        "descriptor_bytes": shape.descriptor_bytes,
+        "efficiency": min(1.0, shape.descriptor_bytes / 2048),
+        "kinds": kinds or ["copy"],
+        "regions": regions,
+    }
+
+
+def _finding(diagnosis: Diagnosis) -> dict[str, Any]:
+    return {**diagnosis.as_dict(), "text": diagnosis.text()}
+
+
+def _shown_name(filename: str, sites: Sequence[Site]) -> str:
+    """A name without this machine's folders."""
+    return next(s for s in sites if s.filename == filename).place.partition(",")[0]
+
+
+__all__ = ["Feed", "matrix"]
