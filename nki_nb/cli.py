@@ -19,6 +19,7 @@ from pathlib import Path
 import nki_sim
 from nki_sim.errors import NkiError, NkiWarning
 from nki_sim.hw import ALIASES, core
+from nki_sim.kernel import as_kernel
 
 from nki_nb import __version__, tour
 from nki_nb.files import KernelNotFoundError, find_kernel
@@ -89,7 +90,8 @@ def _run(options: argparse.Namespace) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NkiWarning)  # the report has them
             kernel = find_kernel(options.kernel)
-            run = nki_sim.run(kernel, target=options.target, strict=options.strict, precise=precise, **arguments)
+            chosen = nki_sim.RunOptions(target=options.target, strict=options.strict, precise=precise)
+            run = as_kernel(kernel).run((), arguments, chosen)
     except NkiError as error:
         found = {"report": None, "diagnosis": {"error": type(error).__name__, **error.diagnosis.as_dict()}}
         print(json.dumps(found, indent=2) if options.json else f"{type(error).__name__}: {error}")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from nki_sim.kernel import Run
+from nki_sim.run import Run
 
 from nki_nb.memory_map import memory_map
 from nki_nb.program_listing import program_listing

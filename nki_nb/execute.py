@@ -12,7 +12,8 @@ from typing import Any
 import nki_sim
 from nki_sim.errors import NkiWarning
 from nki_sim.hw import TARGET_VARIABLE
-from nki_sim.kernel import Kernel, Run
+from nki_sim.kernel import as_kernel
+from nki_sim.run import Run
 
 from nki_nb.cell import Cell, CellNamespace
 from nki_nb.check import Comparison, Tolerance, compare_all
@@ -48,11 +49,12 @@ def _reference(cell: Cell, namespace: CellNamespace, expression: str | None) -> 
 
 
 def _run(function: Any, options: Namespace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
-    kernel = function if isinstance(function, Kernel) else nki_sim.jit(function)
+    kernel = as_kernel(function)
     if options.lnc is not None:
         kernel = kernel[options.lnc]
     with findings_in_the_report():
-        return nki_sim.run(kernel, *args, strict=options.strict, precise=False if options.fp32 else None, **kwargs)
+        chosen = nki_sim.RunOptions(strict=options.strict, precise=False if options.fp32 else None)
+        return kernel.run(args, kwargs, chosen)
 
 
 def _compared(run: Run, names: tuple[str, ...], reference: Any, options: Namespace) -> tuple[Comparison, ...]:

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from nki_sim.errors import NkiError, NkiWarning
-from nki_sim.kernel import Run
+from nki_sim.run import Run
 
 from nki_nb import completion
 from nki_nb.check import CheckError

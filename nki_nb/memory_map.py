@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nki_sim.kernel import Run
 from nki_sim.memory import Allocation
 from nki_sim.placement import Occupancy
+from nki_sim.run import Run
 
 from nki_nb.markup import clip
 from nki_nb.report import kib

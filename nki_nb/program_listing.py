@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from nki_sim.kernel import Run
 from nki_sim.program import Step
+from nki_sim.run import Run
 
 from nki_nb.markup import clip
 from nki_nb.svg import INK, MARGIN, MONO_WIDTH, MUTED, WIDTH, Drawing

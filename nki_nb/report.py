@@ -11,7 +11,7 @@ from typing import Any
 
 from nki_sim.dtypes import lookup
 from nki_sim.errors import Diagnosis
-from nki_sim.kernel import Run
+from nki_sim.run import Run
 
 from nki_nb.check import Comparison
 from nki_nb.markup import escape

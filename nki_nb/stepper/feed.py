@@ -6,8 +6,7 @@ kernel and on a saved page. Nothing is computed before it is asked for.
 
 from __future__ import annotations
 
-import linecache
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -15,19 +14,24 @@ import numpy as np
 from nki_sim import dtypes
 from nki_sim.dtypes import Array
 from nki_sim.errors import Diagnosis
-from nki_sim.kernel import Run
 from nki_sim.memory import Allocation
 from nki_sim.program import Operand, Plan, Step, format_value
 from nki_sim.regions import Box, operand_box
+from nki_sim.run import Run
 from nki_sim.source import Site
 from nki_sim.timing import Timeline, dma_shape
 from nki_sim.trace import Replay
 
 from nki_nb.stepper.folding import folds
 from nki_nb.stepper.packing import pack
+from nki_nb.stepper.places import Places
+from nki_nb.stepper.touches import Touches
 
 LARGEST_TILE = 1 << 20
 """Elements of the largest tensor whose values are sent whole; of larger ones a window."""
+
+MOST_TEXTS = 512
+"""Program lines sent in one answer."""
 
 
 class Feed:
@@ -57,24 +61,29 @@ class Feed:
         run, program, line = self.run, self.run.program, self.timeline
         steps = range(len(program))
         plans = np.array([program.plan_number(i) for i in steps], np.int32)
-        lines = np.array([(s.line if (s := program.site_at(i)) else 0) for i in steps], np.int32)
+        places = Places(program)
+        touches = Touches(program)
         return {
             "kernel": run.name,
             "target": str(run.core),
             "steps": len(program),
             "plans": [_plan(p) for p in program.plans],
             "plan": pack(plans, "i4"),
-            "line": pack(lines, "i4"),
-            "folds": [[f.start, f.length, f.times] for f in folds(plans, lines)],
-            "source": self._source(),
+            "site": pack(places.site, "i4"),
+            "sites": places.sites,
+            "files": places.files,
+            "folds": [[f.start, f.length, f.times] for f in folds(plans, places.lines)],
             "allocations": [_allocation(a) for a in program.allocations],
+            "touch_first": pack(touches.first, "i4"),
+            "touch": pack(touches.flat, "i4"),
+            "grids": touches.grids(),
             "memory": self._memory(),
             "time": {
                 "lanes": list(line.lanes),
                 "lane": pack(line.lane, "i4"),
-                "start": pack(line.start, "f4"),
-                "end": pack(line.end, "f4"),
-                "done": pack(line.done, "f4"),
+                "start": pack(line.start, "f8"),
+                "held": pack(line.end - line.start, "f4"),
+                "after": pack(line.done - line.end, "f4"),
                 "blocker": pack(line.blocker, "i4"),
                 "waited": pack(line.waited, "f4"),
                 "critical": pack(np.array(line.critical_path(), np.int32), "i4"),
@@ -93,14 +102,6 @@ class Feed:
             if diagnosis is not None and diagnosis.step is not None:
                 return min(diagnosis.step, last)
         return 0
-
-    def _source(self) -> dict[str, Any]:
-        sites = [s for s in self.run.program.sites if s is not None]
-        names = list(dict.fromkeys(s.filename for s in sites))
-        if not names:
-            return {"name": "", "lines": []}
-        home = names[0]
-        return {"name": _shown_name(home, sites), "lines": [t.rstrip("\n") for t in linecache.getlines(home)]}
 
     def _memory(self) -> dict[str, Any]:
         memory, core = self.run.memory, self.run.core
@@ -123,6 +124,7 @@ class Feed:
             "engine": step.engine,
             "line": step.line,
             "place": step.site.place if step.site else "",
+            "lane": self.timeline.lanes[int(self.timeline.lane[index])],
             "text": step.text,
             "operands": [_operand(o, step) for o in step.operands],
             "params": {k: format_value(v) for k, v in step.plan.params.items()},
@@ -143,22 +145,33 @@ class Feed:
     def _group(self, step: Step) -> list[int]:
         """The steps of the accumulation group that a matmul belongs to: same destination, from overwrite to overwrite."""
         program, target = self.run.program, _destination(step)
-        allocation, box = target.allocation, operand_box(target)
-        assert allocation is not None
-        members: list[int] = []
-        for i in range(max(allocation.born, 0), allocation.last + 1):
-            plan = program.plan_at(i)
-            if plan.instruction != "nc_matmul" or program.raw(i)[plan.writes[0]][0] != allocation.id:
-                continue
-            other = program[i]
-            if operand_box(_destination(other)) != box:
-                continue
-            if other.plan.decided.get("mode", "overwrite") == "overwrite":
-                if i > step.index:
+        assert target.allocation is not None
+        first = step.index
+        while not self._overwrites(first) and first > target.allocation.born:
+            first = next((i for i in range(first - 1, target.allocation.born - 1, -1) if self._adds_to(i, target)), -1)
+            if first < 0:
+                return [step.index]
+        members = [first]
+        for i in range(first + 1, target.allocation.last + 1):
+            if self._adds_to(i, target):
+                if self._overwrites(i):
                     break
-                members = []
-            members.append(i)
+                members.append(i)
+            elif i > step.index and target.allocation.id in _written(program, i):
+                break
         return members
+
+    def _adds_to(self, index: int, target: Operand) -> bool:
+        """Whether a step is a matmul into the same place as ``target``."""
+        program = self.run.program
+        plan = program.plan_at(index)
+        assert target.allocation is not None
+        if plan.instruction != "nc_matmul" or program.raw(index)[plan.writes[0]][0] != target.allocation.id:
+            return False
+        return operand_box(_destination(program[index])) == operand_box(target)
+
+    def _overwrites(self, index: int) -> bool:
+        return bool(self.run.program.plan_at(index).decided.get("mode", "overwrite") == "overwrite")
 
     def _eviction(self, step: Step, last: int) -> int | None:
         """The first step after the group that reads its result."""
@@ -170,21 +183,25 @@ class Feed:
                 return i
         return None
 
-    def contributions(self, index: int, row: int, column: int) -> list[dict[str, Any]]:
+    def contributions(self, index: int, row: int, column: int) -> dict[str, Any]:
         """What each matmul of the group adds to element (row, column) of its destination, and the sum after it."""
         step = self.run.program[index]
-        out = []
-        for i in self._group(step):
-            before, after = (self._element(i, row, column, after=a) for a in (False, True))
-            overwrites = self.run.program.plan_at(i).decided.get("mode", "overwrite") == "overwrite"
-            out.append({"step": i, "overwrite": overwrites, "added": after if overwrites else after - before, "sum": after})
-        return out
+        group = self._group(step)
+        overwrite = [self._overwrites(i) for i in group]
+        before, after = (np.array([self._element(i, row, column, after=a) for i in group]) for a in (False, True))
+        with np.errstate(all="ignore"):
+            added = np.where(overwrite, after, after - before)
+        return {"steps": group, "overwrite": overwrite, "added": pack(added, "f8"), "sum": pack(after, "f8")}
 
     def _element(self, index: int, row: int, column: int, *, after: bool) -> float:
         plan = self.run.program.plan_at(index)
         values = self.replay.operand(index, plan.writes[0], after=after)
         assert values is not None
         return float(values.reshape(values.shape[0], -1)[row, column])
+
+    def texts(self, start: int, stop: int) -> list[str]:
+        """What each of some steps does, in a line."""
+        return [self.run.program[i].text for i in range(max(start, 0), min(stop, len(self.run.program)))]
 
     # -- values ------------------------------------------------------------------------------------------------------
 
@@ -224,6 +241,8 @@ class Feed:
             return self.overview()
         if kind == "step":
             return self.step(self._step_of(request))
+        if kind == "texts":
+            return self.texts(int(request["start"]), min(int(request["stop"]), int(request["start"]) + MOST_TEXTS))
         if kind == "operand":
             return self.operand(self._step_of(request), int(request["operand"]), after=bool(request.get("after")))
         if kind == "tensor":
@@ -242,12 +261,16 @@ class Feed:
 
 
 def matrix(values: Array, dtype: str) -> dict[str, Any]:
-    """A tensor as rows (its first dimension) by columns (the rest), with its bits; a window of it when it is large."""
+    """A tensor as rows (its first dimension) by columns (the rest), with its bits; a window of it when it is large.
+
+    The bits of float32 are those of the values and are not sent twice.
+    """
     flat = values.reshape(values.shape[0], -1) if values.ndim > 1 else values.reshape(1, -1)
     rows, columns = flat.shape
     shown = flat[: max(1, min(rows, LARGEST_TILE // max(1, columns))), :LARGEST_TILE]
     width = flat.dtype.itemsize
-    bits = np.ascontiguousarray(shown).view(np.dtype(f"u{min(width, 4)}"))
+    same = flat.dtype == np.float32
+    bits = None if same else pack(np.ascontiguousarray(shown).view(np.dtype(f"u{min(width, 4)}")), f"u{min(width, 4)}")
     return {
         "dtype": dtype,
         "shape": list(values.shape),
@@ -255,7 +278,7 @@ def matrix(values: Array, dtype: str) -> dict[str, Any]:
         "columns": columns,
         "shown": list(shown.shape),
         "values": pack(shown.astype(np.float32), "f4"),
-        "bits": pack(bits, "u4"),
+        "bits": bits,
         "width": width,
     }
 
@@ -342,9 +365,9 @@ def _finding(diagnosis: Diagnosis) -> dict[str, Any]:
     return {**diagnosis.as_dict(), "text": diagnosis.text()}
 
 
-def _shown_name(filename: str, sites: Sequence[Site]) -> str:
-    """A name without this machine's folders."""
-    return next(s for s in sites if s.filename == filename).place.partition(",")[0]
+def _written(program: Program, index: int) -> set[int]:
+    raw = program.raw(index)
+    return {raw[i][0] for i in program.plan_at(index).writes}
 
 
 __all__ = ["Feed", "matrix"]

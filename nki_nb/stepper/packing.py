@@ -13,6 +13,7 @@ KINDS: dict[str, np.dtype[Any]] = {
     "f4": np.dtype("<f4"),
     "i4": np.dtype("<i4"),
     "u1": np.dtype("u1"),
+    "u2": np.dtype("<u2"),
     "u4": np.dtype("<u4"),
     "f8": np.dtype("<f8"),
 }

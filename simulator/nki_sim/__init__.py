@@ -9,8 +9,21 @@
 from nki_sim.errors import NkiError, NkiValidationError, NkiWarning
 from nki_sim.hw import core
 from nki_sim.importer import install
-from nki_sim.kernel import Kernel, Run, jit, run, simulate
+from nki_sim.kernel import Kernel, jit, run, simulate
+from nki_sim.run import Run, RunOptions
 
 __version__ = "0.1.0"
 
-__all__ = ["Kernel", "NkiError", "NkiValidationError", "NkiWarning", "Run", "core", "install", "jit", "run", "simulate"]
+__all__ = [
+    "Kernel",
+    "NkiError",
+    "NkiValidationError",
+    "NkiWarning",
+    "Run",
+    "RunOptions",
+    "core",
+    "install",
+    "jit",
+    "run",
+    "simulate",
+]

@@ -84,6 +84,8 @@ def _user_sites(trace: TracebackType | None) -> tuple[Site, ...]:
     inside = False
     while trace is not None:
         frame = trace.tb_frame
+        if trace.tb_next is None and is_ours(frame):
+            return ()
         if inside and not is_ours(frame):
             sites.append(Site(frame.f_code, trace.tb_lasti))
         inside = inside or frame.f_code in TRACE_ROOTS

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,12 +23,10 @@ from nki_sim.errors import Broken, Diagnosis, NkiError, NkiTypeError, NkiValidat
 from nki_sim.hw import NeuronCore, core
 from nki_sim.machine import Machine
 from nki_sim.memory import MemoryRegion
-from nki_sim.placement import MemoryMap, place
-from nki_sim.program import Program
+from nki_sim.placement import place
+from nki_sim.run import Run, RunOptions
 from nki_sim.source import TRACE_ROOTS, Site
 from nki_sim.tensor import NkiTensor
-from nki_sim.timing import Timeline, schedule
-from nki_sim.trace import Replay
 
 _JIT = page("api/generated/nki.jit.html")
 _GUIDE = page("get-started/nki-language-guide.html")
@@ -79,7 +75,7 @@ LNC_VALUES = Rule(
     page=_JIT,
 )
 LNC_ONE = Rule(
-    "simulator.lnc",
+    "simulator.one_core",
     "this simulator runs one logical core",
     fix="call kernel(…) or kernel[1](…)",
 )
@@ -89,77 +85,6 @@ REMOVED_OPTION = Rule(
     fix="set NEURON_PLATFORM_TARGET_OVERRIDE, or --target on the %%nki line",
     page=_JIT,
 )
-
-
-@dataclass
-class Run:
-    """One finished run of a kernel.
-
-    Attributes:
-        name: the kernel's name.
-        core: the NeuronCore.
-        lnc: logical cores.
-        result: what the kernel returned, as arrays of the caller's kind (a tuple where it returned several).
-        machine: what recorded it.
-        memory: where the tiles lay.
-        inputs: the inputs' values before the run, by allocation number; empty when they were not kept.
-        seconds: how long it took here; says nothing about the device.
-    """
-
-    name: str
-    core: NeuronCore
-    lnc: int
-    result: Any
-    machine: Machine = field(repr=False)
-    memory: MemoryMap = field(repr=False)
-    inputs: dict[int, Array] = field(default_factory=dict, repr=False)
-    seconds: float = 0.0
-    precise: bool = True
-    _timeline: Timeline | None = field(default=None, repr=False)
-
-    @property
-    def program(self) -> Program:
-        """Every instruction."""
-        return self.machine.program
-
-    @property
-    def findings(self) -> list[Diagnosis]:
-        """What was let through but may be wrong on hardware."""
-        return self.machine.report.findings
-
-    def timeline(self) -> Timeline:
-        """When each instruction runs on the device: an estimate."""
-        if self._timeline is None:
-            explicit = [(consumer, producers) for consumer, producers, _ in self.machine.dependencies]
-            self._timeline = schedule(self.program, self.core, explicit)
-        return self._timeline
-
-    def replay(self) -> Replay:
-        """Step through the run: what was in memory at any step.
-
-        Raises:
-            ValueError: the run did not keep its inputs.
-        """
-        if not self.inputs and any(a.role == "input" for a in self.program.allocations):
-            raise ValueError("this run did not keep its inputs: run it with nki_sim.run(kernel, …)")
-        return Replay(self.machine, self.inputs)
-
-    @property
-    def outputs(self) -> tuple[Any, ...]:
-        """The outputs as a tuple, also when there is one or none."""
-        if self.result is None:
-            return ()
-        return tuple(self.result) if isinstance(self.result, (tuple, list)) else (self.result,)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Instructions by name, most frequent first."""
-        return self.program.counts()
-
-
-def precise_from_environment() -> bool:
-    """``NKI_PRECISE_FP``: 1 (default) stores low precision as it is, 0 as float32."""
-    return os.environ.get("NKI_PRECISE_FP", "1") != "0"
 
 
 def run(
@@ -174,20 +99,23 @@ def run(
 ) -> Run:
     """Run a kernel on the simulator and keep everything it did.
 
+    A kernel with a parameter of the name of an option takes it through :meth:`Kernel.run`.
+
     Args:
         kernel: a ``nki.jit`` kernel or a plain function.
         args, kwargs: the kernel's arguments: arrays become tensors in HBM, other values are compile-time constants.
-        target: trn1, trn2 or trn3; default from the environment, then trn2.
-        strict: findings are errors.
-        precise: ``False`` stores low-precision floats as float32.
-        keep_inputs: copy the inputs, so that the run can be stepped through later.
+        target, strict, precise, keep_inputs: see :class:`RunOptions`.
 
     Raises:
         NkiValidationError: the kernel breaks a limit.
     """
-    made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
-    wide = precise_from_environment() if precise is None else precise
-    return made._execute(args, kwargs, core(target), strict=strict, precise=wide, keep_inputs=keep_inputs)
+    options = RunOptions(target=target, strict=strict, precise=precise, keep_inputs=keep_inputs)
+    return as_kernel(kernel).run(args, kwargs, options)
+
+
+def as_kernel(function: Kernel | Callable[..., Any]) -> Kernel:
+    """The kernel of a function, or the kernel itself."""
+    return function if isinstance(function, Kernel) else Kernel(function)
 
 
 class Kernel:
@@ -212,34 +140,34 @@ class Kernel:
     def __getitem__(self, lnc: Any) -> Kernel:
         """The kernel on ``lnc`` logical cores."""
         degree = lnc[0] if isinstance(lnc, tuple) and len(lnc) == 1 else lnc
-        machine = core()
-        bad = isinstance(degree, bool) or not isinstance(degree, (int, np.integer)) or int(degree) not in machine.lnc
-        if bad:
-            raise NkiValidationError(_diagnosis(LNC_VALUES, f"kernel[{lnc!r}] on {machine.target}", machine, self.name))
-        if int(degree) != 1:
-            raise NkiValidationError(_diagnosis(LNC_ONE, f"kernel[{degree}]", machine, self.name))
+        if isinstance(degree, bool) or not isinstance(degree, (int, np.integer)) or degree not in (1, 2):
+            raise NkiValidationError(_diagnosis(LNC_VALUES, f"kernel[{lnc!r}]", core(), self.name))
         return Kernel(self.function, int(degree))
+
+    def _check_lnc(self, hw: NeuronCore) -> None:
+        if self.lnc is not None and self.lnc not in hw.lnc:
+            raise NkiValidationError(_diagnosis(LNC_VALUES, f"kernel[{self.lnc}] on {hw.target}", hw, self.name))
+        if self.lnc not in (None, 1):
+            raise NkiValidationError(_diagnosis(LNC_ONE, f"kernel[{self.lnc}]", hw, self.name))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if context.machine_or_none() is not None:
             return self.function(*args, **kwargs)
-        return self._execute(args, kwargs, core(), precise=precise_from_environment(), keep_inputs=False).result
+        return self.run(args, kwargs, RunOptions(keep_inputs=False)).result
 
-    def _execute(
-        self,
-        args: Sequence[Any],
-        kwargs: dict[str, Any],
-        hw: NeuronCore,
-        *,
-        strict: bool = False,
-        precise: bool = True,
-        keep_inputs: bool = True,
-    ) -> Run:
-        machine = Machine(hw, strict=strict, precise=precise)
+    def run(self, args: Sequence[Any], kwargs: dict[str, Any], options: RunOptions = RunOptions()) -> Run:  # noqa: B008
+        """Run on the simulator and keep everything it did; the options cannot clash with the kernel's parameters.
+
+        Raises:
+            NkiValidationError: the kernel breaks a limit.
+        """
+        hw, precise = core(options.target), options.stores_precisely
+        self._check_lnc(hw)
+        machine = Machine(hw, strict=options.strict, precise=precise)
         bound = self._bind(args, kwargs, hw)
         arrays: list[tuple[NkiTensor, Incoming]] = []
         self._take_in(bound, machine, arrays)
-        inputs = {t.storage.allocation.id: t.array.copy() for t, _ in arrays} if keep_inputs else {}
+        inputs = {t.storage.allocation.id: t.array.copy() for t, _ in arrays} if options.keep_inputs else {}
         began = time.perf_counter()
         with context.running(machine), np.errstate(all="ignore"):
             try:
@@ -425,11 +353,11 @@ def jit(
 
 def simulate(kernel: Kernel | Callable[..., Any]) -> Callable[..., Any]:
     """A callable that runs the kernel on the simulator and returns its outputs as arrays of the arguments' kind."""
-    made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+    made = as_kernel(kernel)
 
     @functools.wraps(made.function)
     def simulated(*args: Any, **kwargs: Any) -> Any:
-        return made._execute(args, kwargs, core(), precise=precise_from_environment(), keep_inputs=False).result
+        return made.run(args, kwargs, RunOptions(keep_inputs=False)).result
 
     return simulated
 

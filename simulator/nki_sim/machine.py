@@ -30,12 +30,12 @@ from nki_sim.errors import (
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ComputeInstruction, Instruction, OperandSpec, free, partitions
 from nki_sim.isa.enums import dependency, oob_mode
-from nki_sim.memory import FULL, NONE, Memory, MemoryRegion, Storage
+from nki_sim.memory import FULL, NONE, Allocation, Memory, MemoryRegion, Storage
 from nki_sim.ops import UnknownOperatorError
 from nki_sim.program import ABSENT, SCALAR, Plan, Program, Slot
 from nki_sim.psum import Accumulation, State
 from nki_sim.source import Site, call_chain, call_site
-from nki_sim.tensor import NkiTensor, OutOfRangeError, resolve
+from nki_sim.tensor import NkiTensor, OutOfRangeError, resolve, span
 
 NEVER_WRITTEN = Rule(
     "ndarray.uninitialised",
@@ -287,9 +287,10 @@ class Machine:
         self.finding(ins, NEVER_WRITTEN, Broken(what, operand))
 
     def _check_clobbers(self, ins: Instruction, operand: str, tile: NkiTensor) -> None:
-        for other in tile.storage.clobbers:
+        hit = [other for other in tile.storage.clobbers if _shares_bytes(tile, other.allocation)]
+        for other in hit:
             self._overlap(ins, operand, tile, other)
-        tile.storage.clobbers.clear()
+            tile.storage.clobbers.remove(other)
 
     def _overlap(self, ins: Instruction, operand: str, tile: NkiTensor, other: Storage) -> None:
         mine, its = tile.storage.allocation, other.allocation
@@ -417,6 +418,17 @@ def _kind_of(value: Any) -> str:
     if hasattr(value, "__array__") or isinstance(value, (list, tuple, dict, str)):
         return f"a {type(value).__module__.partition('.')[0]}.{type(value).__name__}".replace("a builtins.", "a ")
     return f"{value!r}"
+
+
+def _shares_bytes(tile: NkiTensor, other: Allocation) -> bool:
+    """Whether the bytes a view spans meet those of another explicit placement."""
+    address = other.address
+    if address is None:
+        return False
+    first, start = tile.start_partition, tile.start_byte
+    end = start + (span(tile.shape[1:], tile.strides[1:]) + 1) * tile.info.itemsize
+    rows = first < address[0] + other.partitions and address[0] < first + tile.shape[0]
+    return rows and start < address[1] + other.row_bytes and address[1] < end
 
 
 def _gathers(tile: NkiTensor) -> bool:

@@ -50,13 +50,17 @@ def _box(
         remaining %= step
     last = list(first)
     moves = [((n - 1), s * width) for n, s in zip(sizes, strides, strict=True) if n > 1 and s]
-    moves.append((1, width - 1 + offset * width - low * itemsize))  # to the last byte of an element
+    along_row = offset * width - low * itemsize + width - 1  # bytes, to the last one of the last element
     for count, stride in moves:
         # a dimension of the pattern moves along the outermost dimension of the allocation whose step divides its own
-        dim = next((d for d, step in enumerate(steps) if step <= stride and stride % step == 0), len(steps) - 1)
-        last[dim] += count * stride // steps[dim]
+        dim = next((d for d, step in enumerate(steps[:-1]) if step <= stride and stride % step == 0), None)
+        if dim is None:
+            along_row += count * stride
+        else:
+            last[dim] += count * stride // steps[dim]
+    last[-1] += along_row // itemsize
     if any(index >= size for index, size in zip(last, shape, strict=True)):
-        end = offset * width + sum(count * stride for count, stride in moves[:-1]) + width - 1
+        end = offset * width + sum(count * stride for count, stride in moves) + width - 1
         return _flat(shape, steps, low * itemsize, end)
     return Box(tuple(first), tuple(last))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import linecache
-import re
 import sys
 import textwrap
 from functools import lru_cache
@@ -127,9 +126,8 @@ class Site:
         return ast.unparse(value) if value is not None else ""
 
     def assigned_name(self) -> str:
-        """The variable that the statement at this place assigns to, or an empty string."""
-        found = re.match(r"\s*([A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)", self.text)
-        return found.group(1) if found else ""
+        """What the statement at this place assigns the call's value to, as written; an empty string when it does not."""
+        return _assigned_name(self.filename, "".join(linecache.getlines(self.filename)), self.span)
 
 
 @lru_cache(maxsize=64)
@@ -153,6 +151,41 @@ def _span(code: CodeType, lasti: int) -> tuple[int, int, int, int]:
         if number is not None:
             line = number
     return line, line, -1, -1
+
+
+@lru_cache(maxsize=4096)
+def _assigned_name(filename: str, text: str, span: tuple[int, int, int, int]) -> str:
+    tree = _parsed(filename, text)
+    if tree is None:
+        return ""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and _covers(node, span):
+            target, value = node.targets[0], node.value
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+                pairs = zip(target.elts, value.elts, strict=True)
+                target, value = next(((t, v) for t, v in pairs if _covers(v, span)), (target, value))
+            if not isinstance(target, ast.Tuple):
+                return ast.unparse(target) if _is_value(value, span) else ""
+        elif isinstance(node, ast.AnnAssign) and node.value is not None and _covers(node, span):
+            return ast.unparse(node.target) if _is_value(node.value, span) else ""
+    return ""
+
+
+def _is_value(value: ast.expr, span: tuple[int, int, int, int]) -> bool:
+    """Whether the call at a place is what is assigned, or makes the elements of the list that is; not a call inside it."""
+    if not isinstance(value, ast.Call):
+        return isinstance(value, (ast.List, ast.ListComp, ast.Dict, ast.DictComp, ast.IfExp))
+    return span[2] < 0 or (value.lineno, value.col_offset) == (span[0], span[2])
+
+
+def _covers(node: ast.stmt | ast.expr, span: tuple[int, int, int, int]) -> bool:
+    """Whether a node contains a place; by lines where the columns are not known."""
+    first, last, start, end = span
+    if node.end_lineno is None or not node.lineno <= first <= last <= node.end_lineno:
+        return False
+    if start < 0 or node.end_col_offset is None:
+        return True
+    return (node.lineno, node.col_offset) <= (first, start) and (last, end) <= (node.end_lineno, node.end_col_offset)
 
 
 class StaticSite(Site):

@@ -1,11 +1,10 @@
 """What NumPy says the hardware computes: one rounding on the way out, integers to nearest even and saturated."""
 
 import ml_dtypes
+import nki_sim
 import numpy as np
 from hypothesis import strategies as some
 from hypothesis.extra import numpy as arrays
-
-import nki_sim
 
 STORED = {
     "float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16,

@@ -88,10 +88,12 @@ class Case:
             assert words in str(caught.value)
 
 
+EVERY = []
+"""The cases of all modules that were imported."""
+
+
 class Book:
     """The cases of one test module."""
-
-    every = []  # of all modules
 
     def __init__(self):
         self.cases = []
@@ -102,7 +104,7 @@ class Book:
         def declare(body):
             case = Case(body, rule, on, elsewhere, error)
             self.cases.append(case)
-            Book.every.append(case)
+            EVERY.append(case)
             return body
 
         return declare

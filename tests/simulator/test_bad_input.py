@@ -4,14 +4,13 @@ import collections
 import dataclasses
 
 import ml_dtypes
-import numpy as np
-import pytest
-from kernels import hb, ld, ps, sb, st
-
 import nki
 import nki.isa as nisa
 import nki.language as nl
 import nki_sim
+import numpy as np
+import pytest
+from kernels import hb, ld, ps, sb, st
 from nki_sim import NkiError, NkiValidationError, NkiWarning
 from nki_sim.errors import NkiNameError
 
@@ -160,7 +159,7 @@ def test_nan_and_infinity_go_through():
 
 
 def test_arrays_in_tuples_dicts_and_named_tuples():
-    Pair = collections.namedtuple("Pair", "left right")  # noqa: PYI024
+    Pair = collections.namedtuple("Pair", "left right")
 
     def kernel(pair, more, *rest, **named):
         t = ld(pair.left)
@@ -173,7 +172,7 @@ def test_arrays_in_tuples_dicts_and_named_tuples():
 
 
 def test_results_in_named_tuples():
-    Pair = collections.namedtuple("Pair", "left right")  # noqa: PYI024
+    Pair = collections.namedtuple("Pair", "left right")
 
     def kernel(nested):
         [[x, y]] = nested
@@ -228,7 +227,7 @@ def test_a_list_where_a_tensor_is_meant():
     def kernel(x):
         return st(ld(x))
 
-    with pytest.raises((NkiError, AttributeError), match="shape|tile"):
+    with pytest.raises((NkiError, AttributeError), match=r"shape|tile"):
         nki_sim.run(kernel, [[1.0, 2.0]])
 
 
@@ -257,12 +256,12 @@ def test_a_wrong_number_of_logical_cores(n):
 def test_one_logical_core_and_two():
     np.testing.assert_array_equal(double[1](X), 2 * X)
     np.testing.assert_array_equal(double[(1,)](X), 2 * X)
-    refuses(lambda: double[2], "simulator.lnc")
+    refuses(lambda: double[2](X), "simulator.one_core")
 
 
 def test_two_logical_cores_do_not_exist_on_trn1(monkeypatch):
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn1")
-    refuses(lambda: double[2], "kernel.lnc_values")
+    refuses(lambda: double[2](X), "kernel.lnc_values")
 
 
 @pytest.mark.parametrize(("name", "target"), [("trn1", "trn1"), ("inf2", "trn1"), ("gen3", "trn2"), ("trn3", "trn3"),
@@ -392,6 +391,15 @@ def test_a_wrong_name_in_a_kernel_points_at_its_line():
     with pytest.raises(NkiNameError) as caught:
         nki_sim.run(kernel, X)
     assert caught.value.diagnosis.line == kernel.__code__.co_firstlineno + 2
+
+
+def test_a_type_error_of_the_kernels_own_stays_what_it_is():
+    def kernel(x):
+        return st(ld(x)[:, 0 : len(3)])
+
+    with pytest.raises(TypeError, match="object of type 'int' has no len") as caught:
+        nki_sim.run(kernel, X)
+    assert not isinstance(caught.value, NkiError)
 
 
 # --- outside a kernel --------------------------------------------------------------------------------------------------

@@ -5,9 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import nki_sim
+import pytest
 
 SOURCE = str(Path(nki_sim.__file__).parents[1])
 PLACEHOLDER = 'raise ImportError("WRONG PACKAGE: this nki is a placeholder, get the real one elsewhere")\n'

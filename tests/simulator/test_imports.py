@@ -5,14 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import nki_sim
+import pytest
 
 ROOT = Path(nki_sim.__file__).parent
 ORDER = [
     "hw", "dtypes", "ops", "source", "errors", "config", "memory", "tensor", "context", "psum", "isa", "program",
-    "regions", "machine", "timing", "trace", "placement", "lang", "calls", "hints", "importer", "arrays", "kernel",
+    "regions", "machine", "timing", "trace", "placement", "lang", "calls", "hints", "importer", "arrays", "run", "kernel",
     "lint", "api",
 ]  # fmt: skip
 """Each module imports only from those before it (and from its own package)."""

@@ -2,15 +2,14 @@
 
 import math
 
+import nki.isa as nisa
+import nki.language as nl
+import nki_sim
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from kernels import TARGETS, ld, sb, st
-
-import nki.isa as nisa
-import nki.language as nl
-import nki_sim
 from nki_sim import NkiValidationError, NkiWarning
 from nki_sim.errors import NkiCapacityError
 from nki_sim.memory import Allocation, MemoryRegion
@@ -266,7 +265,7 @@ def test_placement_keeps_its_promises(tiles):
             continue
         for i, a in enumerate(used):
             first, end = a.placed, a.placed + a.row_bytes
-            assert 0 <= first and end <= found.limit and first % 4 == 0
+            assert first >= 0 and end <= found.limit and first % 4 == 0
             if found.region is MemoryRegion.psum:
                 if a.row_bytes >= core.psum_bank_bytes:
                     assert first % core.psum_bank_bytes == 0

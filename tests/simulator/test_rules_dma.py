@@ -36,6 +36,13 @@ def _(bad):
     return t, v(128, 1024)[:, :128]
 
 
+@book.breaks("hw.partition_access_contiguous")
+def _(bad):
+    t, out = x(64, 8), hb(16, 8)
+    nisa.dma_copy(dst=out, src=t[1:33:2, :] if bad else t[1:17, :])
+    return out, v(64, 8)[1:17]
+
+
 @book.breaks("dma_copy.no_psum_src")
 def _(bad):
     out, t = hb(16, 32), x(16, 32, buffer=nl.psum if bad else nl.sbuf)

@@ -2,6 +2,7 @@
 
 import nki.isa as nisa
 import nki.language as nl
+import nki_sim
 import numpy as np
 from kernels import hb, ps, sb, st
 from nki_sim.errors import NkiTypeError
@@ -120,6 +121,12 @@ def _(bad):
 def _(bad):
     a = x(16, 8, dt=nl.float32 if bad else I32)
     return nl.left_shift(x(16, 8, dt=I32), a), v(16, 8) * 2 ** v(16, 8)
+
+
+@book.breaks("nl.tile_size", error=NkiTypeError)
+def _(bad):
+    n = nl.tile_size(16) if bad else nl.tile_size.pmax
+    return x(n, 8), v(128, 8)
 
 
 @book.breaks("nl.divide_unsupported")
@@ -324,8 +331,6 @@ def test_accepts(case, target, bad):
 
 def test_a_store_of_every_kind_of_tile():
     """The helper of the rule tests itself: SBUF and PSUM tiles come out as they went in."""
-    import nki_sim
-
     def kernel(a):
         p = ps(*a.shape)
         nisa.tensor_copy(dst=p, src=nl.load(a))

@@ -3,6 +3,7 @@
 import nki.isa as nisa
 import nki.language as nl
 import nki_sim
+import pytest
 from kernels import hb, sb, st
 from rulebook import Book, hx, v, x
 
@@ -79,6 +80,13 @@ def _(bad):
     return filled(t), 1
 
 
+@book.breaks("hw.hbm.capacity")
+def _(bad):
+    t = nl.ndarray((2**38 if bad else 16, 8), dtype=nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=t, src=x(16, 8))
+    return t, v(16, 8)
+
+
 @book.breaks("dtype.supported_list", error=nki_sim.errors.NkiTypeError)
 def _(bad):
     t = nl.ndarray((16, 8), dtype="float64" if bad else "float32", buffer=SBUF)
@@ -142,8 +150,6 @@ def test_an_unwritten_output_is_reported_with_its_line():
         for _ in range(128 // 512):
             nisa.dma_copy(dst=out, src=sb(128, 128))
         return out, st(filled(sb(1, 1)))
-
-    import pytest
 
     with pytest.raises(nki_sim.NkiValidationError, match="0 of 16384 elements") as caught:
         nki_sim.run(kernel, strict=True)

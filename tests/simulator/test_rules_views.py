@@ -341,6 +341,12 @@ def _(bad):
     return t.view(nl.bfloat16), v(64, 8)[8:24]
 
 
+@book.breaks("tensor.whole_numbers", error=NkiTypeError)
+def _(bad):
+    t = x(16, 8)
+    return t.slice(1, 0, 4.0 if bad else 4), v(16, 8)[:, :4]
+
+
 # --- access patterns -------------------------------------------------------------------------------------------------
 
 

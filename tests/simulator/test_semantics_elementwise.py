@@ -1,5 +1,7 @@
 """Element-wise instructions against NumPy: float32 in the engine, one rounding out; integers where they are exact."""
 
+import nki.isa as nisa
+import nki.language as nl
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,9 +9,6 @@ from hypothesis import strategies as some
 from kernels import ld, sb, st
 from ml_dtypes import bfloat16
 from references import FLOATS, INTEGERS, STORED, floats, random, rounded, run, same
-
-import nki.isa as nisa
-import nki.language as nl
 
 ENGINES = [nisa.engine.vector, nisa.engine.gpsimd]
 
@@ -297,7 +296,8 @@ def test_scalar_tensor_tensor(x, y, c, reverse, ops):
 def test_operands_may_be_any_view():
     def kernel(x, y):
         a, b, t = ld(x), ld(y), sb(16, 3, 4)
-        nisa.tensor_tensor(dst=t.permute((0, 2, 1)), data1=a.permute((0, 2, 1)), data2=b.reshape((16, 4, 1)).broadcast(2, 3), op=nl.add)
+        wide = b.reshape((16, 4, 1)).broadcast(2, 3)
+        nisa.tensor_tensor(dst=t.permute((0, 2, 1)), data1=a.permute((0, 2, 1)), data2=wide, op=nl.add)
         nisa.tensor_scalar(dst=t[:, 1, ::2], data=t[:, 1, ::2], op0=nl.multiply, operand0=10.0)
         return st(t)
 

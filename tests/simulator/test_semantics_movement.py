@@ -2,17 +2,16 @@
 
 import warnings
 
+import nki.isa as nisa
+import nki.language as nl
+import nki_sim
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from kernels import TARGETS, hb, ld, ps, sb, st
-from references import FLOATS, STORED, random, rounded, run, same
-
-import nki.isa as nisa
-import nki.language as nl
-import nki_sim
 from nki_sim import NkiValidationError, NkiWarning
+from references import FLOATS, STORED, random, rounded, run, same
 
 
 def product(a, b):
@@ -280,15 +279,18 @@ def test_hbm_to_hbm_and_sbuf_to_sbuf():
     same(run(kernel, x), np.roll(x, 1, axis=0))
 
 
-def test_any_partition_and_any_step_by_dma():
+def test_a_dma_starts_at_any_partition_and_steps_along_the_free_dimension():
     def kernel(x):
         t = ld(x)
-        out = hb(25, 4)
-        nisa.dma_copy(dst=out, src=t[3:100:4, ::2])
-        return out
+        out, far = hb(25, 4), hb(25, 4)
+        nisa.dma_copy(dst=out, src=t[3:28, ::2])
+        nisa.dma_copy(dst=far, src=x[3:100:4, ::2])
+        return out, far
 
     x = random((100, 8))
-    same(run(kernel, x), x[3::4, ::2])
+    out, far = run(kernel, x)
+    same(out, x[3:28, ::2])
+    same(far, x[3::4, ::2])
 
 
 def rows(table, index, n):
@@ -311,6 +313,20 @@ def test_gather_and_scatter_of_rows(dtype, index_dtype):
     want = np.zeros_like(table)
     want[index] = table[index]
     same(out, want)
+
+
+def test_a_scatter_to_one_row_twice_is_reported():
+    def kernel(x, index):
+        out = nl.zeros((8, 6), dtype=nl.float32, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=rows(out, ld(index), 3), src=ld(x))
+        return out
+
+    x = random((3, 6))
+    with pytest.warns(NkiWarning, match="two lanes scatter to one row") as caught:
+        got = nki_sim.run(kernel, x, np.array([[2], [5], [2]], np.int32)).result
+    assert caught[0].message.diagnosis.rule.id == "dma_copy.scatter_duplicates"
+    same(got[[2, 5]], x[[2, 1]])
+    same(run(kernel, x, np.array([[2], [5], [3]], np.int32))[[2, 5, 3]], x)
 
 
 def test_gather_through_vector_select_and_into_another_shape():

@@ -2,17 +2,16 @@
 
 import math
 
+import nki.isa as nisa
+import nki.language as nl
+import nki_sim
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from kernels import hb, ld, sb, st
-from references import INTEGERS, STORED, floats, random, rounded, run, same
-
-import nki.isa as nisa
-import nki.language as nl
-import nki_sim
 from nki.isa import reduce_cmd
+from references import INTEGERS, STORED, floats, random, rounded, run, same
 
 
 def in_order(ufunc, x):

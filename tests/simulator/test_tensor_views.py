@@ -1,15 +1,14 @@
 """Views of tensors against NumPy's: the same bytes under the same names, in HBM and on chip."""
 
+import nki.isa as nisa
+import nki.language as nl
+import nki_sim
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from kernels import hb, ld, sb, st
 from references import STORED, random, run, same
-
-import nki.isa as nisa
-import nki.language as nl
-import nki_sim
 
 
 @some.composite
@@ -66,7 +65,7 @@ def one_step(draw, shape, on_chip, repeats):
     dim = draw(some.integers(0, ndim - 1))
     start = draw(some.integers(0, shape[dim] - 1))
     end = draw(some.integers(start + 1, shape[dim]))
-    by = draw(some.integers(1, 3))
+    by = draw(some.integers(1, 1 if on_chip and dim == 0 else 3))
     key = (slice(None),) * dim + (slice(start, end, by),)
     if kind == "slice":
         return f"slice({dim}, {start}, {end}, {by})", lambda t: t.slice(dim, start, end, by), lambda a: a[key]
@@ -274,9 +273,10 @@ def test_view_reinterprets_bytes(old, new):
 def test_flatten_and_select():
     def kernel(x):
         t = ld(x)
-        return st(t.flatten_dims(1, 2)), st(t.select(1, 2)), st(t.select(0, 3)), st(t.flatten_dims(1, 3).reshape_dim(1, (-1, 2)))
+        pairs = t.flatten_dims(1, 3).reshape_dim(1, (-1, 2))
+        return st(t.flatten_dims(1, 2)), st(t.select(1, 2)), st(t.select(0, 3)), st(pairs)
 
-    x = random((8, 3, 4, 5)[:3] + (2,))
+    x = random((8, 3, 4, 2))
     a, b, c, d = run(kernel, x)
     same(a, x.reshape(8, 12, 2))
     same(b, x[:, 2])

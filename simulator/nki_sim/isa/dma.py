@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nki_sim.dtypes import Array
-from nki_sim.errors import Broken, isa_page, rule
+from nki_sim.errors import Broken, isa_page, page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import Instruction
 from nki_sim.isa.enums import dge_mode as DgeMode  # noqa: N812 - fields have the enums' names
@@ -43,6 +43,19 @@ class DmaInstruction(Instruction):
                 yield name, tile, tile.dynamic
 
     @rule(
+        "hw.partition_access_contiguous",
+        "an operand in SBUF occupies consecutive partitions: no step on the partition dimension",
+        why="a pattern over SBUF walks all its partitions, one after the other",
+        fix="take neighbouring rows, or go through HBM, where a step is a stride",
+        page=page("deep-dives/nki-aps.html"),
+    )
+    def partition_step(self, core: NeuronCore) -> Broken | None:
+        for name, tile in self.tiles():
+            if tile.on_chip and tile.shape[0] > 1 and tile.strides[0] != tile.row_elems:
+                return Broken(f"{name} takes every {tile.strides[0] // tile.row_elems}. partition", name)
+        return None
+
+    @rule(
         "dma_copy.priority_gen4",
         "priority is 0 to 3 (0 highest) and exists on trn3",
         why="older DMA queues are served round robin",
@@ -55,7 +68,7 @@ class DmaInstruction(Instruction):
         return None
 
     @rule("dma_copy.none_static_only", "dge_mode.none takes compile-time addresses only", page=_PAGE,
-          why="its descriptors are written before the kernel starts", fix="use DgeMode.unknown or swdge")  # fmt: skip
+          why="its descriptors are written before the kernel starts", fix="use nisa.dge_mode.unknown or swdge")  # fmt: skip
     def static_only(self, core: NeuronCore) -> Broken | None:
         for name, _, _ in self.dynamic():
             if self.dge_mode is DgeMode.none:

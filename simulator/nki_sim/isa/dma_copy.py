@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from nki_sim import context
 from nki_sim.dtypes import Array, write_float32, write_integers
-from nki_sim.errors import Broken, isa_page, rule
+from nki_sim.errors import Broken, Rule, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import DMA_REACH, Body, instruction, read, write
 from nki_sim.isa.dma import DmaInstruction, Rows, index_of
@@ -18,6 +19,15 @@ from nki_sim.memory import MemoryRegion
 from nki_sim.tensor import NkiTensor
 
 _PAGE = isa_page("dma_copy")
+
+DUPLICATES = Rule(
+    "dma_copy.scatter_duplicates",
+    "the indices of a scatter name each row once",
+    why="the descriptors of a DMA complete in no documented order: which write is last is not known (here: the last lane)",
+    fix="combine the lanes of one row first, for example with a matmul against a 0/1 matrix",
+    page=_PAGE,
+    enforce="ub",
+)
 
 
 @instruction
@@ -122,7 +132,7 @@ class dma_copy(DmaInstruction):
         move = _mover(self.dst, self.src)
         if self.dst_index is None and self.src_index is None:
             return lambda dst, src, _, __: move(dst, src)
-        skip = self.oob_mode is OobMode.skip
+        skip, machine = self.oob_mode is OobMode.skip, context.machine()
         gather = Rows(self.src, skip) if self.src_index is not None else None
         scatter = Rows(self.dst, skip) if self.dst_index is not None else None
         row = self.dst.shape if gather is None else (gather.count, self.dst.size // gather.count)
@@ -135,6 +145,8 @@ class dma_copy(DmaInstruction):
                 src = table[rows]
             if scatter is not None and to is not None:
                 table, chosen, rows = scatter.select(dst, to)
+                if len(np.unique(rows)) < len(rows):
+                    machine.finding(self, DUPLICATES, Broken("two lanes scatter to one row", "dst"))
                 part = np.empty((len(chosen), *dst.shape[1:]), dst.dtype)
                 move(part, src.reshape(dst.shape)[chosen])
                 table[rows] = part

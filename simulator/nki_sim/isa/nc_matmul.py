@@ -269,7 +269,8 @@ class nc_matmul(ComputeInstruction):
         "nc_matmul.moving_free_le_512",
         "the free size of moving is at most 512",
         why="one matmul fills one PSUM bank: 2 KiB per partition = 512 fp32",
-        fix="split the columns into tiles of at most 512, one PSUM tile each: x[:, j:min(j + 512, n)] for j in range(0, n, 512)",
+        fix="split the columns into tiles of at most 512, one PSUM tile each: "
+        "x[:, j:min(j + 512, n)] for j in range(0, n, 512)",
         page=_PAGE,
         gens=(2, 3),
     )

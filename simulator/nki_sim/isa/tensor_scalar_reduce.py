@@ -98,7 +98,7 @@ class tensor_scalar_reduce(ComputeInstruction):
     def command(self, core: NeuronCore) -> Broken | None:
         return one_of_commands(self.reduce_cmd, ReduceCmd.reset_reduce, ReduceCmd.reduce, ReduceCmd.load_reduce)
 
-    @rule("tensor_scalar_reduce.reduce_init", "reduce_init is given exactly with ReduceCmd.load_reduce", page=_PAGE)
+    @rule("tensor_scalar_reduce.reduce_init", "reduce_init is given exactly with nisa.reduce_cmd.load_reduce", page=_PAGE)
     def initial(self, core: NeuronCore) -> Broken | None:
         loads = self.reduce_cmd is ReduceCmd.load_reduce
         if loads != (self.reduce_init is not None):

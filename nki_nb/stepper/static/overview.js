@@ -1,0 +1,195 @@
+// @ts-check
+/** What is known of a run at once, unpacked, and the questions that the panes ask of it. */
+
+import { unpack } from "./packing.js";
+
+/**
+ * @typedef {object} Allocation
+ * @property {number} id
+ * @property {string} label
+ * @property {string} region `hbm`, `sbuf` or `psum`
+ * @property {string} role
+ * @property {number[]} shape
+ * @property {string} dtype
+ * @property {number} partitions
+ * @property {number} start_partition
+ * @property {number} row_bytes
+ * @property {number} placed
+ * @property {boolean} pinned
+ * @property {number} born
+ * @property {number} last
+ * @property {number | null} line
+ *
+ * @typedef {{ line: number, last: number, file: number, place: string }} Place
+ * @typedef {{ instruction: string, engine: string, cycles: number }} Plan
+ */
+
+const NOWHERE = { line: 0, last: 0, file: 0, place: "" };
+
+export class Overview {
+  /** @param {any} sent what `Feed.overview` made */
+  constructor(sent) {
+    this.kernel = /** @type {string} */ (sent.kernel);
+    this.target = /** @type {string} */ (sent.target);
+    this.steps = /** @type {number} */ (sent.steps);
+    this.plans = /** @type {Plan[]} */ (sent.plans);
+    this.sites = /** @type {Place[]} */ (sent.sites);
+    this.files = /** @type {{ name: string, lines: string[] }[]} */ (sent.files);
+    this.folds = /** @type {[number, number, number][]} */ (sent.folds);
+    this.allocations = /** @type {Allocation[]} */ (sent.allocations);
+    this.grids = /** @type {Record<string, number[][]>} */ (sent.grids);
+    this.memory = sent.memory;
+    this.findings = /** @type {any[]} */ (sent.findings);
+    this.failure = /** @type {any} */ (sent.failure);
+    this.opening = /** @type {number} */ (sent.start);
+    this.plan = unpack(sent.plan);
+    this.site = unpack(sent.site);
+    this.touchFirst = unpack(sent.touch_first);
+    this.touch = unpack(sent.touch);
+    this.time = unpackTime(sent.time);
+  }
+
+  /** @param {number} step */
+  planOf(step) {
+    return this.plans[this.plan[step]];
+  }
+
+  /**
+   * Where a step came from.
+   * @param {number} step
+   * @returns {Place}
+   */
+  placeOf(step) {
+    return this.sites[this.site[step]] ?? NOWHERE;
+  }
+
+  /**
+   * The tensors that a step reads and writes, by number.
+   * @param {number} step
+   */
+  touched(step) {
+    const reads = new Set();
+    const writes = new Set();
+    for (let i = this.touchFirst[step]; i < this.touchFirst[step + 1]; i++) {
+      (this.touch[i] & 1 ? writes : reads).add(this.touch[i] >> 1);
+    }
+    return { reads, writes };
+  }
+
+  /**
+   * Tiles on chip that exist at a step.
+   * @param {number} step
+   */
+  alive(step) {
+    return this.allocations.filter((a) => a.region !== "hbm" && a.born <= step && step <= a.last);
+  }
+
+  /**
+   * Tiles on chip that do not exist at a step, nearest in time first, one for each place.
+   * @param {number} step
+   * @param {number} most
+   */
+  absent(step, most) {
+    const near = [];
+    for (const a of this.allocations) {
+      if (a.region === "hbm" || a.last < 0 || (a.born <= step && step <= a.last)) continue;
+      near.push({ tile: a, away: a.last < step ? step - a.last : a.born - step });
+    }
+    near.sort((a, b) => a.away - b.away);
+    const places = new Map();
+    for (const { tile } of near) {
+      const place = [tile.region, tile.placed, tile.start_partition, tile.row_bytes].join();
+      if (!places.has(place)) places.set(place, tile);
+      if (places.size >= most) break;
+    }
+    return [...places.values()];
+  }
+
+  // -- jumps: each answers a step, or -1 -----------------------------------------------------------------------------
+
+  /**
+   * The nearest step after (or before) `from` for which something holds.
+   * @param {number} from
+   * @param {number} direction 1 or -1
+   * @param {(step: number) => boolean} holds
+   */
+  seek(from, direction, holds) {
+    for (let step = from + direction; step >= 0 && step < this.steps; step += direction) {
+      if (holds(step)) return step;
+    }
+    return -1;
+  }
+
+  /** @param {number} step @param {number} [direction] */
+  sameEngine(step, direction = 1) {
+    const engine = this.planOf(step).engine;
+    return this.seek(step, direction, (other) => this.planOf(other).engine === engine);
+  }
+
+  /** @param {number} step @param {number} tile @param {number} [direction] */
+  touching(step, tile, direction = 1) {
+    return this.seek(step, direction, (other) => {
+      for (let i = this.touchFirst[other]; i < this.touchFirst[other + 1]; i++) {
+        if (this.touch[i] >> 1 === tile) return true;
+      }
+      return false;
+    });
+  }
+
+  /**
+   * The next step that a line issues, after the last one the first again.
+   * @param {number} step
+   * @param {number} line
+   * @param {number} file
+   */
+  onLine(step, line, file) {
+    const sites = this.sites.map((s) => s.file === file && s.line <= line && line <= s.last);
+    const holds = (/** @type {number} */ other) => sites[this.site[other]] ?? false;
+    const next = this.seek(step, 1, holds);
+    return next >= 0 ? next : this.seek(-1, 1, holds);
+  }
+
+  /**
+   * The next step whose instruction, engine, source line or tensors contain a text; after the last one the first again.
+   * @param {number} step
+   * @param {string} text
+   */
+  find(step, text) {
+    const wanted = text.trim().toLowerCase();
+    if (!wanted) return -1;
+    const has = (/** @type {string} */ words) => words.toLowerCase().includes(wanted);
+    const plans = this.plans.map((p) => has(p.instruction) || has(p.engine));
+    const sites = this.sites.map((s) => has(this.files[s.file]?.lines.slice(s.line - 1, s.last).join("\n") ?? ""));
+    const tensors = this.allocations.map((a) => has(a.label));
+    const holds = (/** @type {number} */ other) => {
+      if (String(other) === wanted || plans[this.plan[other]] || sites[this.site[other]]) return true;
+      for (let i = this.touchFirst[other]; i < this.touchFirst[other + 1]; i++) if (tensors[this.touch[i] >> 1]) return true;
+      return false;
+    };
+    const next = this.seek(step, 1, holds);
+    return next >= 0 ? next : this.seek(-1, 1, holds);
+  }
+
+  /**
+   * What was found fault with at a step.
+   * @param {number} step
+   */
+  faults(step) {
+    return this.findings.filter((f) => f.step === step);
+  }
+}
+
+/** @param {any} sent */
+function unpackTime(sent) {
+  return {
+    lanes: /** @type {string[]} */ (sent.lanes),
+    lane: unpack(sent.lane),
+    start: unpack(sent.start),
+    held: unpack(sent.held),
+    after: unpack(sent.after),
+    blocker: unpack(sent.blocker),
+    waited: unpack(sent.waited),
+    critical: unpack(sent.critical),
+    total: /** @type {number} */ (sent.total),
+  };
+}

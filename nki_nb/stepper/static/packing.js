@@ -1,0 +1,54 @@
+// @ts-check
+/** Arrays as Python packs them: little-endian bytes in base64, with their type and shape. */
+
+const KINDS = { f4: Float32Array, f8: Float64Array, i4: Int32Array, u1: Uint8Array, u2: Uint16Array, u4: Uint32Array };
+
+/**
+ * @typedef {{ kind: keyof typeof KINDS, shape: number[], data: string }} Packed
+ * @typedef {Float32Array | Float64Array | Int32Array | Uint8Array | Uint16Array | Uint32Array} Numbers
+ */
+
+/**
+ * The typed array in a packed one.
+ * @param {Packed} packed
+ * @returns {Numbers}
+ */
+export function unpack(packed) {
+  const text = atob(packed.data);
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = text.charCodeAt(i);
+  return new KINDS[packed.kind](bytes.buffer);
+}
+
+/**
+ * @typedef {object} Matrix The values of a tensor as rows by columns; of a large one the first rows.
+ * @property {string} dtype
+ * @property {number[]} shape of the tensor
+ * @property {number} rows of the whole
+ * @property {number} columns of the whole
+ * @property {number} shownRows
+ * @property {number} shownColumns
+ * @property {Float32Array} values
+ * @property {Numbers} bits
+ * @property {number} width bytes of an element
+ */
+
+/**
+ * A matrix as Python sends it, unpacked.
+ * @param {any} sent
+ * @returns {Matrix}
+ */
+export function unpackMatrix(sent) {
+  const values = /** @type {Float32Array} */ (unpack(sent.values));
+  return {
+    dtype: sent.dtype,
+    shape: sent.shape,
+    rows: sent.rows,
+    columns: sent.columns,
+    shownRows: sent.shown[0],
+    shownColumns: sent.shown[1],
+    values,
+    bits: sent.bits ? unpack(sent.bits) : new Uint32Array(values.buffer),
+    width: sent.width,
+  };
+}

@@ -1,0 +1,154 @@
+// @ts-check
+/** Where answers come from: a live kernel, or what a saved page carries. Both answer `ask(request, signal)`. */
+
+import { unpack, unpackMatrix } from "./packing.js";
+
+/**
+ * @typedef {{ kind: string, [argument: string]: any }} Request
+ * @typedef {{ ask(request: Request, signal?: AbortSignal): Promise<any> }} Source
+ */
+
+/** Thrown where a saved page was not given what is asked for. */
+export class LeftOut extends Error {}
+
+/** @param {Request} request */
+export function requestKey(request) {
+  return Object.keys(request).sort().map((name) => `${name}=${request[name]}`).join("&");
+}
+
+const MOST_KEPT = 64;
+const MOST_SENT = 4;
+
+/** Asks the kernel over the widget's messages, a few requests at a time; forgets what nobody waits for any more. */
+export class LiveSource {
+  /** @param {{ send(content: any): void, on(event: string, callback: Function): void }} model */
+  constructor(model) {
+    this.model = model;
+    this.next = 0;
+    /** @type {Map<string, any>} */
+    this.kept = new Map();
+    /** @type {Map<number, { key: string, resolve: Function, reject: Function }>} */
+    this.sent = new Map();
+    /** @type {{ request: Request, signal: AbortSignal | undefined, resolve: Function, reject: Function }[]} */
+    this.waiting = [];
+    model.on("msg:custom", (/** @type {any} */ message) => this.receive(message));
+  }
+
+  /**
+   * @param {Request} request
+   * @param {AbortSignal} [signal]
+   */
+  ask(request, signal) {
+    const key = requestKey(request);
+    if (this.kept.has(key)) return Promise.resolve(this.kept.get(key));
+    return new Promise((resolve, reject) => {
+      this.waiting.push({ request, signal, resolve, reject });
+      this.pump();
+    });
+  }
+
+  pump() {
+    while (this.sent.size < MOST_SENT && this.waiting.length) {
+      const { request, signal, resolve, reject } = /** @type {any} */ (this.waiting.shift());
+      if (signal?.aborted) {
+        reject(aborted());
+        continue;
+      }
+      const id = this.next++;
+      signal?.addEventListener("abort", () => reject(aborted()), { once: true });
+      this.sent.set(id, { key: requestKey(request), resolve, reject });
+      this.model.send({ id, request });
+    }
+  }
+
+  /** @param {any} message */
+  receive(message) {
+    const asked = this.sent.get(message?.id);
+    if (!asked) return;
+    this.sent.delete(message.id);
+    if (message.error !== undefined) asked.reject(new Error(message.error));
+    else {
+      const answer = opened(message.answer);
+      this.keep(asked.key, answer);
+      asked.resolve(answer);
+    }
+    this.pump();
+  }
+
+  /** @param {string} key @param {any} answer */
+  keep(key, answer) {
+    this.kept.set(key, answer);
+    if (this.kept.size > MOST_KEPT) this.kept.delete(this.kept.keys().next().value ?? "");
+  }
+}
+
+/** Answers from the data of a saved page. */
+export class StaticSource {
+  /** @param {any} saved `{ overview, steps, texts, values, matrices, first_nan, left_out }` */
+  constructor(saved) {
+    this.saved = saved;
+    /** What the page does not hold, in words; empty when it holds everything. */
+    this.leftOut = /** @type {string} */ (saved.left_out ?? "");
+  }
+
+  /** @param {Request} request */
+  async ask(request) {
+    const { saved } = this;
+    switch (request.kind) {
+      case "overview": return saved.overview;
+      case "step": return found(saved.steps[request.step], "this step's details");
+      case "texts": return saved.texts.slice(request.start, request.stop);
+      case "first_nan": return found(saved.first_nan, "the search for NaN");
+      case "contributions": return this.contributions(request);
+      case "operand": return this.matrix(`${request.step}.${request.operand}.${request.after ? "after" : "before"}`);
+      default: throw new LeftOut("only a live kernel can show this: this is a saved page");
+    }
+  }
+
+  /** @param {string} key */
+  matrix(key) {
+    const number = this.saved.values[key];
+    if (number === null) return null;
+    return unpackMatrix(this.saved.matrices[found(number, "these values")]);
+  }
+
+  /**
+   * What each matmul of a group adds to an element, from the values after each.
+   * @param {Request} request
+   */
+  contributions(request) {
+    const detail = found(this.saved.steps[request.step], "this step's details");
+    const target = detail.operands.find((/** @type {any} */ o) => o.writes).number;
+    const steps = /** @type {number[]} */ (detail.matmul.group);
+    let before = 0;
+    const added = [];
+    const sum = [];
+    for (const step of steps) {
+      const after = this.matrix(`${step}.${target}.after`);
+      const value = after ? after.values[request.row * after.shownColumns + request.column] : NaN;
+      added.push(value - before);
+      sum.push((before = value));
+    }
+    return { steps, overwrite: steps.map((_, i) => i === 0), added, sum };
+  }
+}
+
+/**
+ * An answer with its arrays unpacked.
+ * @param {any} answer
+ */
+function opened(answer) {
+  if (answer?.values?.data !== undefined && answer.shown) return unpackMatrix(answer);
+  if (answer?.added?.data !== undefined) return { ...answer, added: [...unpack(answer.added)], sum: [...unpack(answer.sum)] };
+  return answer;
+}
+
+/** @param {any} value @param {string} what */
+function found(value, what) {
+  if (value === undefined) throw new LeftOut(`this saved page does not hold ${what}`);
+  return value;
+}
+
+function aborted() {
+  return new DOMException("nobody waits for it", "AbortError");
+}

@@ -1,0 +1,104 @@
+"""A finished run of a kernel, and the options of one."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from nki_sim.dtypes import Array
+from nki_sim.errors import Diagnosis
+from nki_sim.hw import NeuronCore
+from nki_sim.machine import Machine
+from nki_sim.placement import MemoryMap
+from nki_sim.program import Program
+from nki_sim.timing import Timeline, schedule
+from nki_sim.trace import Replay
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How to run a kernel.
+
+    Attributes:
+        target: trn1, trn2 or trn3 (or their other names); ``None``: from the environment, then trn2.
+        strict: findings (undefined behaviour, soft rules) are errors.
+        precise: ``False`` stores low-precision floats as float32; ``None``: as ``NKI_PRECISE_FP`` says.
+        keep_inputs: copy the inputs, so that the run can be stepped through later.
+    """
+
+    target: str | NeuronCore | None = None
+    strict: bool = False
+    precise: bool | None = None
+    keep_inputs: bool = True
+
+    @property
+    def stores_precisely(self) -> bool:
+        """``precise``, with the environment asked where it is ``None``."""
+        return os.environ.get("NKI_PRECISE_FP", "1") != "0" if self.precise is None else self.precise
+
+
+@dataclass
+class Run:
+    """One finished run of a kernel.
+
+    Attributes:
+        name: the kernel's name.
+        core: the NeuronCore.
+        lnc: logical cores.
+        result: what the kernel returned, as arrays of the caller's kind (a tuple where it returned several).
+        machine: what recorded it.
+        memory: where the tiles lay.
+        inputs: the inputs' values before the run, by allocation number; empty when they were not kept.
+        seconds: how long it took here; says nothing about the device.
+    """
+
+    name: str
+    core: NeuronCore
+    lnc: int
+    result: Any
+    machine: Machine = field(repr=False)
+    memory: MemoryMap = field(repr=False)
+    inputs: dict[int, Array] = field(default_factory=dict, repr=False)
+    seconds: float = 0.0
+    precise: bool = True
+    _timeline: Timeline | None = field(default=None, repr=False)
+
+    @property
+    def program(self) -> Program:
+        """Every instruction."""
+        return self.machine.program
+
+    @property
+    def findings(self) -> list[Diagnosis]:
+        """What was let through but may be wrong on hardware."""
+        return self.machine.report.findings
+
+    def timeline(self) -> Timeline:
+        """When each instruction runs on the device: an estimate."""
+        if self._timeline is None:
+            explicit = [(consumer, producers) for consumer, producers, _ in self.machine.dependencies]
+            self._timeline = schedule(self.program, self.core, explicit)
+        return self._timeline
+
+    def replay(self) -> Replay:
+        """Step through the run: what was in memory at any step.
+
+        Raises:
+            ValueError: the run did not keep its inputs.
+        """
+        if not self.inputs and any(a.role == "input" for a in self.program.allocations):
+            raise ValueError("this run did not keep its inputs: run it with nki_sim.run(kernel, …)")
+        return Replay(self.machine, self.inputs)
+
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        """The outputs as a tuple, also when there is one or none."""
+        if self.result is None:
+            return ()
+        return tuple(self.result) if isinstance(self.result, (tuple, list)) else (self.result,)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Instructions by name, most frequent first."""
+        return self.program.counts()

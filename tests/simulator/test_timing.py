@@ -1,0 +1,155 @@
+"""The schedule: in-order lanes, true dependencies, nothing before what it needs."""
+
+from __future__ import annotations
+
+import nki.isa as nisa
+import nki.language as nl
+import nki_sim
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nki_sim.regions import operand_box
+
+X = np.random.default_rng(0).standard_normal((128, 256)).astype(np.float32)
+
+
+def timeline(kernel, *args, **options):
+    run = nki_sim.run(kernel, *args, **options)
+    return run, run.timeline()
+
+
+def outside_the_loop(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    t = nl.ndarray((128, 32), dtype=x.dtype, buffer=nl.sbuf)
+    for i in range(8):
+        nisa.dma_copy(dst=t, src=x[:, 32 * i : 32 * i + 32])
+        nisa.dma_copy(dst=out[:, 32 * i : 32 * i + 32], src=t)
+    return out
+
+
+def inside_the_loop(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in range(8):
+        t = nl.ndarray((128, 32), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=t, src=x[:, 32 * i : 32 * i + 32])
+        nisa.dma_copy(dst=out[:, 32 * i : 32 * i + 32], src=t)
+    return out
+
+
+def test_one_buffer_is_a_chain_and_eight_are_pairs():
+    run, one = timeline(outside_the_loop, X)
+    _, eight = timeline(inside_the_loop, X)
+    assert sorted(set(eight.edges)) == [(2 * i, 2 * i + 1) for i in range(8)]
+    chain = {(i, i + 1) for i in range(15)}
+    assert chain <= set(one.edges)
+    assert one.total > eight.total
+    assert one.critical_path() == list(range(len(run.program)))
+
+
+def pipeline(x):
+    out = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.shared_hbm)
+    a, b = nl.load(x[:, 0:64]), nl.load(x[:, 64:128])
+    acc = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=acc, stationary=a, moving=b)
+    nisa.nc_matmul(dst=acc, stationary=b, moving=a, accumulate=True)
+    e = nl.exp(acc)
+    both = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(both, 0.0)
+    nisa.tensor_copy(both[0:64, :], e)
+    nl.store(out, both)
+    return out
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
+@pytest.mark.parametrize("kernel", [outside_the_loop, inside_the_loop, pipeline])
+def test_no_step_starts_before_what_it_needs(kernel, target):
+    run, line = timeline(kernel, X, target=target)
+    last = {}
+    for i, step in enumerate(run.program):
+        lane = int(line.lane[i])
+        assert line.lanes[lane].startswith("DMA") == (step.engine == "dma")
+        assert line.start[i] >= line.end[last[lane]] if lane in last else line.start[i] >= 0
+        last[lane] = i
+        assert line.start[i] <= line.end[i] <= line.done[i] <= line.total
+    for producer, consumer in line.edges:
+        assert producer < consumer and line.start[consumer] >= line.done[producer]
+
+
+@pytest.mark.parametrize("kernel", [outside_the_loop, inside_the_loop, pipeline])
+def test_dependencies_are_those_that_share_elements(kernel):
+    """Every later access that touches what an earlier one wrote (or overwrites what it read) comes after it in the schedule."""
+    run, line = timeline(kernel, X)
+    before = {i: {i} for i in range(len(run.program))}
+    for producer, consumer in sorted(line.edges, key=lambda e: e[1]):
+        before[consumer] |= before[producer]
+    steps = list(run.program)
+    for j, late in enumerate(steps):
+        for i, early in enumerate(steps[:j]):
+            if any(_conflict(a, b) for a in _accesses(early) for b in _accesses(late)):
+                assert i in before[j], (i, j)
+
+
+def _accesses(step):
+    return [(o.allocation.id, operand_box(o), k in step.plan.writes) for k, o in enumerate(step.operands) if o.allocation]
+
+
+def _conflict(a, b):
+    return a[0] == b[0] and (a[2] or b[2]) and a[1].overlaps(b[1])
+
+
+def test_the_same_program_has_the_same_schedule():
+    first, second = timeline(pipeline, X)[1], timeline(pipeline, X)[1]
+    np.testing.assert_array_equal(first.start, second.start)
+    assert first.edges == second.edges
+
+
+def test_depends_on_is_an_edge():
+    def kernel(x):
+        out = nl.ndarray((128, 32), dtype=x.dtype, buffer=nl.shared_hbm)
+        t, u = nl.ndarray((128, 32), nl.float32), nl.ndarray((128, 32), nl.float32)
+        first = nisa.memset(t, 1.0)
+        nisa.memset(u, 2.0, engine=nisa.engine.gpsimd).depends_on(first, kind=nisa.dependency.runtime)
+        nisa.tensor_tensor(dst=t, data1=t, data2=u, op=nl.add)
+        nl.store(out, t)
+        return out
+
+    _, line = timeline(kernel, X)
+    assert (0, 1) in line.edges and line.start[1] >= line.done[0]
+
+
+def test_documented_cycles():
+    """max(64, N) on the Vector Engine of trn1; a pass of 512 columns; four passes for fp32; 8N for a reciprocal."""
+
+    def kernel(x):
+        out = nl.ndarray((128, 256), dtype=nl.float32, buffer=nl.shared_hbm)
+        t = nl.load(x)
+        u = nl.ndarray((128, 256), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(u, t)
+        nisa.tensor_copy(u[:, 0:8], t[:, 0:8])
+        nisa.reciprocal(u, t)
+        p = nl.ndarray((128, 256), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=p, stationary=t[:, 0:128], moving=t)
+        nl.store(out, u)
+        return out
+
+    run, _ = timeline(kernel, np.abs(X) + 1, target="trn1")
+    assert [s.plan.cycles for s in run.program][1:5] == [256, 64, 8 * 256, 4 * 256]
+
+
+@given(st.integers(1, 128), st.integers(1, 300))
+@settings(max_examples=20)
+def test_dma_descriptors_cover_the_bytes(rows, columns):
+    from nki_sim.timing import dma_shape
+
+    def kernel(x):
+        t = nl.load(x[:, 0:columns])
+        out = nl.ndarray((rows, columns), dtype=x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, t)
+        return out
+
+    run = nki_sim.run(kernel, np.zeros((rows, columns + 1), np.float32))
+    shape = dma_shape(run.program[0].plan)
+    assert shape.bytes == rows * columns * 4
+    assert shape.descriptors * shape.descriptor_bytes == shape.bytes
+    assert shape.descriptor_bytes == columns * 4
