@@ -320,6 +320,7 @@ def _operand(operand: Operand, step: Step) -> dict[str, Any]:
         "shape": list(operand.slot.shape),
         "pattern": [[s, n] for s, n in zip(operand.slot.strides, operand.slot.shape, strict=True)],
         "offset": operand.offset,
+        "gathers": operand.slot.gathers,
         "box": _box(box),
         "writes": number in step.plan.writes,
     }

@@ -167,6 +167,10 @@ class NkiNameError(NkiError, AttributeError):
     """A name that the API does not have, with what to write instead."""
 
 
+class NkiImportError(NkiError, ImportError):
+    """As :class:`NkiNameError`, for ``from nki… import name``: Python would put its own words in the place of ours."""
+
+
 class NkiWarning(UserWarning):
     """Something the simulator lets through that hardware may not: undefined behaviour, soft rules, portability."""
 

@@ -7,12 +7,15 @@ reduce failed attempts, a sentence that says what to write did.
 from __future__ import annotations
 
 import difflib
+import sys
 import warnings
 from collections.abc import Callable, Sequence
+from dis import opmap
+from types import FrameType
 from typing import Any
 
 from nki_sim import context
-from nki_sim.errors import Diagnosis, NkiNameError, Rule, page
+from nki_sim.errors import Diagnosis, NkiImportError, NkiNameError, Rule, page
 from nki_sim.isa.enums import engine
 from nki_sim.source import call_chain
 
@@ -115,6 +118,11 @@ def what_instead(module: str, name: str, known: Sequence[str]) -> tuple[str, str
     return f"{module} has no {name}", f"did you mean {module}.{near[0]}?" if near else f"see help({module})"
 
 
+def _is_from_import(frame: FrameType) -> bool:
+    """Whether a frame is executing ``from module import name``."""
+    return frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]
+
+
 def module_getattr(module: str, known: Sequence[str]) -> Callable[[str], Any]:
     """A module ``__getattr__`` that explains unknown names."""
 
@@ -127,6 +135,7 @@ def module_getattr(module: str, known: Sequence[str]) -> Callable[[str], Any]:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         headline, fix = what_instead(module, name, known)
         sites = tuple(call_chain())
-        raise NkiNameError(Diagnosis(headline, context.core().target, NAMES, fix=fix, sites=sites))
+        error = NkiImportError if _is_from_import(sys._getframe(1)) else NkiNameError
+        raise error(Diagnosis(headline, context.core().target, NAMES, fix=fix, sites=sites))
 
     return __getattr__

@@ -79,6 +79,12 @@ LNC_ONE = Rule(
     "this simulator runs one logical core",
     fix="call kernel(…) or kernel[1](…)",
 )
+SCHEDULE = Rule(
+    "sched.with_schedule",
+    "a schedule is a list of (consumer, producer or producers), names that instructions of the kernel were given",
+    fix="give the instructions names: nisa.dma_copy(…, name='load_a')",
+    page=page("guides/how-to-scheduling-apis.html"),
+)
 REMOVED_OPTION = Rule(
     "kernel.platform_target_removed",
     "nki.jit takes compile_config and specialization_config; platform_target is gone",
@@ -124,9 +130,15 @@ class Kernel:
     ``kernel[n]`` asks for n logical cores. Inside another kernel, a call is inlined.
     """
 
-    def __init__(self, function: Callable[..., Any], lnc: int | None = None):
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        lnc: int | None = None,
+        schedule: tuple[tuple[str, tuple[str, ...]], ...] = (),
+    ):
         self.function = function
         self.lnc = lnc
+        self.schedule = schedule
         functools.update_wrapper(self, function)
 
     @property
@@ -142,7 +154,31 @@ class Kernel:
         degree = lnc[0] if isinstance(lnc, tuple) and len(lnc) == 1 else lnc
         if isinstance(degree, bool) or not isinstance(degree, (int, np.integer)) or degree not in (1, 2):
             raise NkiValidationError(_diagnosis(LNC_VALUES, f"kernel[{lnc!r}]", core(), self.name))
-        return Kernel(self.function, int(degree))
+        return Kernel(self.function, int(degree), self.schedule)
+
+    def with_schedule(self, edges: Sequence[tuple[str, str | Sequence[str]]]) -> Kernel:
+        """The kernel with an order between named instructions: each consumer runs after its producers.
+
+        Raises:
+            NkiValidationError: an edge is not (consumer, producer or producers), all names.
+        """
+        pairs = []
+        for edge in edges:
+            consumer, producers = edge if isinstance(edge, (tuple, list)) and len(edge) == 2 else (None, None)
+            names = [producers] if isinstance(producers, str) else list(producers or ())
+            if not isinstance(consumer, str) or not names or not all(isinstance(n, str) for n in names):
+                raise NkiValidationError(_diagnosis(SCHEDULE, f"edge {edge!r}", core(), self.name))
+            pairs.append((consumer, tuple(names)))
+        return Kernel(self.function, self.lnc, tuple(pairs))
+
+    def _apply_schedule(self, machine: Machine) -> None:
+        steps: dict[str, int] = {name: step for step, name in machine.program.names.items()}
+        for consumer, producers in self.schedule:
+            missing = [n for n in (consumer, *producers) if n not in steps]
+            if missing:
+                what = f"no instruction is named {', '.join(missing)}"
+                raise NkiValidationError(_diagnosis(SCHEDULE, what, machine.core, self.name))
+            machine.dependencies.append((steps[consumer], tuple(steps[n] for n in producers), None))
 
     def _check_lnc(self, hw: NeuronCore) -> None:
         if self.lnc is not None and self.lnc not in hw.lnc:
@@ -172,6 +208,7 @@ class Kernel:
         with context.running(machine), np.errstate(all="ignore"):
             try:
                 returned = self._specialise(bound, hw)
+                self._apply_schedule(machine)
                 outputs = self._outputs(returned, machine)
                 memory, findings = place(machine.memory.allocations, hw)
                 for finding in findings:

@@ -34,7 +34,7 @@ from nki_sim.memory import FULL, NONE, Allocation, Memory, MemoryRegion, Storage
 from nki_sim.ops import UnknownOperatorError
 from nki_sim.program import ABSENT, SCALAR, Plan, Program, Slot
 from nki_sim.psum import Accumulation, State
-from nki_sim.source import Site, call_chain, call_site
+from nki_sim.source import Site, call_chain, call_sites
 from nki_sim.tensor import NkiTensor, OutOfRangeError, resolve, span
 
 NEVER_WRITTEN = Rule(
@@ -107,9 +107,9 @@ class Machine:
         self, shape: tuple[int, ...], dtype: DType, region: MemoryRegion, name: str = "", address: Any = None
     ) -> NkiTensor:
         """A new tensor at the user's current line."""
-        storage = self.memory.allocate(
-            shape, dtype, region, name=name, address=address, site=call_site(), step=len(self.program)
-        )
+        site, caller = call_sites()
+        storage = self.memory.allocate(shape, dtype, region, name=name, address=address, site=site, step=len(self.program))
+        storage.allocation.caller = caller
         if region is MemoryRegion.psum:
             storage.accumulation = Accumulation()
         return NkiTensor.fresh(storage, self.memory)
@@ -240,10 +240,8 @@ class Machine:
                 found = Broken(*_wrong_space(name, value)) if spec.spaces else Broken(f"{name} is a tile", name)
                 self.broken(ins, type(ins).space_rule(name), found)
             return
-        optional = value is None and getattr(type(ins), name, ...) is None
+        optional = value is None and (spec.none or getattr(type(ins), name, ...) is None)
         if optional or (spec.scalar and isinstance(value, (int, float, np.number)) and not isinstance(value, bool)):
-            return
-        if value is None and spec.none:
             return
         what = f"{name} is {_kind_of(value)}, not a tile" + (" or a scalar" if spec.scalar else "")
         fix = (

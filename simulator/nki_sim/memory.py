@@ -142,7 +142,7 @@ class Allocation:
         id: number within the run, in order of allocation.
         region, shape, dtype: as given to ``nl.ndarray``.
         name: as given; :attr:`label` falls back to the variable's name.
-        site: the user's line that allocated it.
+        site: the user's line that allocated it; ``caller``, the one that called the function it is in.
         role: ``input``, ``constant`` or ``tile``; an HBM tensor the kernel returns becomes ``output``.
         address: explicit (partition, byte) or ``None``.
         born, last: program step at allocation, and of the last use (-1: never used).
@@ -161,6 +161,7 @@ class Allocation:
     born: int
     last: int = -1
     placed: int | None = None
+    caller: Site | None = None
     row_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -177,7 +178,11 @@ class Allocation:
         """The given name, or the variable it was assigned to, or ``tile 7``."""
         if self.name:
             return self.name
-        return (self.site.assigned_name() if self.site else "") or f"tile {self.id}"
+        for site in (self.site, self.caller if self.site and self.site.is_return() else None):
+            name = site.assigned_name() if site else ""
+            if name:
+                return name
+        return f"tile {self.id}"
 
     @property
     def line(self) -> int | None:

@@ -125,6 +125,10 @@ class Site:
         value = self.argument(name)
         return ast.unparse(value) if value is not None else ""
 
+    def is_return(self) -> bool:
+        """Whether the statement at this place gives the call's value to the caller."""
+        return self.text.lstrip().startswith("return ")
+
     def assigned_name(self) -> str:
         """What the statement at this place assigns the call's value to, as written; an empty string when it does not."""
         return _assigned_name(self.filename, "".join(linecache.getlines(self.filename)), self.span)
@@ -231,12 +235,15 @@ def user_frame(depth: int = 1) -> FrameType | None:
     return frame
 
 
-def call_site(depth: int = 1) -> Site | None:
-    """The user's line that led here, or ``None`` when nobody but this package is on the stack."""
+def call_sites(depth: int = 1) -> tuple[Site | None, Site | None]:
+    """The user's line that led here and the one that called its function; ``None`` where there is none."""
     frame: FrameType | None = sys._getframe(depth + 1)
     while frame is not None and frame.f_globals.get("__name__", "")[:7] == _PACKAGE:
         frame = frame.f_back
-    return None if frame is None else Site(frame.f_code, frame.f_lasti)
+    if frame is None:
+        return None, None
+    outer = frame.f_back
+    return Site(frame.f_code, frame.f_lasti), None if outer is None else Site(outer.f_code, outer.f_lasti)
 
 
 def call_chain(depth: int = 1) -> list[Site]:

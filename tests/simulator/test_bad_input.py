@@ -513,3 +513,24 @@ def test_instructions_are_ordered_by_hand():
 
     got = nki_sim.run(kernel, X).result
     assert (got[:, 0] == 1).all() and (got[:, 1] == 2).all()
+
+
+def test_a_schedule_orders_named_instructions():
+    def kernel(x):
+        a, b = ld(x), sb(*x.shape)
+        nisa.memset(b, 1.0, name="fill", engine=nisa.engine.gpsimd)
+        nisa.tensor_scalar(dst=a, data=a, op0=nl.multiply, operand0=2.0, name="scale")
+        nisa.tensor_tensor(dst=a, data1=a, data2=b, op=nl.add, name="add")
+        return st(a)
+
+    made = nki.jit(kernel).with_schedule([("scale", "fill"), ("add", ["scale", "fill"])])
+    run = nki_sim.run(made, X)
+    np.testing.assert_array_equal(run.result, 2 * X + 1)
+    assert (1, 2) in run.timeline().edges and run.timeline().start[2] >= run.timeline().done[1]
+    refuses(lambda: nki.jit(kernel).with_schedule([("scale", "fil")])(X), "sched.with_schedule")
+    refuses(lambda: nki.jit(kernel).with_schedule(["scale"]), "sched.with_schedule")
+
+
+def test_an_unknown_name_in_a_from_import_is_explained():
+    with pytest.raises(ImportError, match="nisa.tensor_scalar"):
+        exec("from nki.isa import multiply", {})

@@ -663,3 +663,19 @@ def test_deprecated_ranges_are_ranges(name):
     want = x.copy()
     want[:, [1, 3]] = 0
     same(got, want)
+
+
+def test_activation_does_not_continue_the_sum_of_activation_reduce():
+    """activation_reduce.shared_regs: it runs, and says so."""
+
+    def kernel(x):
+        t, total = ld(x), sb(128, 1)
+        nisa.activation_reduce(dst=t, op=nl.copy, data=t, reduce_op=nl.add, reduce_res=None)
+        nisa.activation(dst=t, op=nl.copy, data=t, reduce_op=nl.add, reduce_cmd=nisa.reduce_cmd.reduce, reduce_res=total)
+        return st(total)
+
+    x = np.ones((128, 8), np.float32)
+    with pytest.warns(nki_sim.NkiWarning, match="an accumulation that activation_reduce left"):
+        run = nki_sim.run(kernel, x)
+    assert [f.rule.id for f in run.findings] == ["activation_reduce.shared_regs"]
+    np.testing.assert_array_equal(run.result, np.full((128, 1), 16, np.float32))

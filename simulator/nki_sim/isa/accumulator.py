@@ -30,22 +30,33 @@ SHARED = Rule(
 )
 
 
+SHARED_SCALAR = Rule(
+    "activation_reduce.shared_regs",
+    "activation and activation_reduce do not interleave in one chain of sums",
+    why="both use the Scalar Engine's reduce registers",
+    fix="use activation with reduce_cmd throughout",
+    page=isa_page("activation_reduce"),
+    enforce="ub",
+)
+
+
 class Accumulator:
     """The registers of one engine, and which instruction left them as they are ('' where unspecified)."""
 
-    def __init__(self) -> None:
+    def __init__(self, shared: Rule) -> None:
         self.values: Array = np.full(128, np.nan, np.float32)
         self.owner = ""
+        self._shared = shared
 
-    def start(self, ins: Instruction, command: reduce_cmd) -> None:
-        """Before an instruction: report a chain that continues what nobody or somebody else began."""
+    def note(self, ins: Instruction, command: reduce_cmd) -> None:
+        """After an instruction: report a chain that continues what nobody or somebody else began."""
         if command is reduce_cmd.reduce:
             what = "continues an accumulation that was never started"
             if not self.owner:
                 context.machine().finding(ins, DIRTY, Broken(what, "reduce_cmd"))
             elif self.owner != type(ins).__name__:
                 what = f"continues an accumulation that {self.owner} left"
-                context.machine().finding(ins, SHARED, Broken(what, "reduce_cmd"))
+                context.machine().finding(ins, self._shared, Broken(what, "reduce_cmd"))
         self.owner = "" if command is reduce_cmd.idle else type(ins).__name__
 
     def accumulate(self, lanes: slice, op: Operator, values: Array, command: reduce_cmd, initial: Array | None) -> None:
@@ -68,5 +79,5 @@ def accumulator(engine: str) -> Accumulator:
     registers = context.machine().registers
     found = registers.get(engine)
     if found is None:
-        found = registers[engine] = Accumulator()
+        found = registers[engine] = Accumulator(SHARED_SCALAR if engine == "scalar" else SHARED)
     return found

@@ -69,10 +69,9 @@ class ScalarActivation(ComputeInstruction):
         raise NotImplementedError
 
     def __post_init__(self) -> None:
-        command = self.command()
-        if isinstance(command, ReduceCmd) and command is not ReduceCmd.idle:
-            accumulator("scalar").start(self, command)
         super().__post_init__()
+        if self.command() is not ReduceCmd.idle:
+            accumulator("scalar").note(self, self.command())
         if context.core().gen == 2 and self.bias is not None and ops.lookup(self.op).name == "copy":
             context.machine().finding(self, BIAS_DROPPED, Broken("op nl.copy with a bias on trn1", "bias"))
 
@@ -289,7 +288,7 @@ class activation_reduce(ScalarActivation):
     op: Any
     data: NkiTensor = read(ON_CHIP, "activation.buffers")
     reduce_op: Any
-    reduce_res: NkiTensor | None = write(ON_CHIP, "activation_reduce.reduce_res")
+    reduce_res: NkiTensor | None = write(ON_CHIP, "activation_reduce.reduce_res", none=True)
     bias: float | NkiTensor | None = column(ON_CHIP, default=None)
     scale: float | NkiTensor = column(ON_CHIP, default=1.0)
     name: str | None = None

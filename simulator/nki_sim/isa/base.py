@@ -75,9 +75,9 @@ def read(spaces: tuple[MemoryRegion, ...], rule: str = "", *, default: Any = dat
     return _operand(OperandSpec("read", spaces, rule), default)
 
 
-def write(spaces: tuple[MemoryRegion, ...], rule: str = "", *, default: Any = dataclasses.MISSING) -> Any:
-    """A tile the instruction writes, all of it."""
-    return _operand(OperandSpec("write", spaces, rule), default)
+def write(spaces: tuple[MemoryRegion, ...], rule: str = "", *, default: Any = dataclasses.MISSING, none: bool = False) -> Any:
+    """A tile the instruction writes, all of it; ``none``: required, yet None is legal."""
+    return _operand(OperandSpec("write", spaces, rule, none=none), default)
 
 
 def update(spaces: tuple[MemoryRegion, ...], rule: str = "", *, default: Any = dataclasses.MISSING) -> Any:

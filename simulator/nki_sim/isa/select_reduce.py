@@ -45,9 +45,8 @@ class select_reduce(ComputeInstruction):
     name: str | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.reduce_cmd, ReduceCmd):
-            accumulator("vector").start(self, self.reduce_cmd)
         super().__post_init__()
+        accumulator("vector").note(self, self.reduce_cmd)
 
     @rule("select_reduce.shape", "on_true, dst and predicate have equal partition sizes and elements per partition",
           page=_PAGE)  # fmt: skip

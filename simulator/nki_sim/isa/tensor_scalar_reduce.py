@@ -57,9 +57,8 @@ class tensor_scalar_reduce(ComputeInstruction):
     def __post_init__(self) -> None:
         if isinstance(self.operand0, NkiTensor) or (self.operand0 is not None and self.operand0 != 0):
             self.__dict__["neutral"] = None
-        if isinstance(self.reduce_cmd, ReduceCmd):
-            accumulator("vector").start(self, self.reduce_cmd)
         super().__post_init__()
+        accumulator("vector").note(self, self.reduce_cmd)
 
     @rule("tensor_scalar_reduce.op0", "op0 is an arithmetic operator", page=_PAGE)
     def operator(self, core: NeuronCore) -> Broken | None:
