@@ -167,7 +167,9 @@ def _assigned_name(filename: str, text: str, span: tuple[int, int, int, int]) ->
             target, value = node.targets[0], node.value
             if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
                 pairs = zip(target.elts, value.elts, strict=True)
-                target, value = next(((t, v) for t, v in pairs if _covers(v, span)), (target, value))
+                found = [pair for pair in pairs if _covers(pair[1], span)]
+                if len(found) == 1:  # more than one where Python 3.10 knows the line only
+                    target, value = found[0]
             if not isinstance(target, ast.Tuple):
                 return ast.unparse(target) if _is_value(value, span) else ""
         elif isinstance(node, ast.AnnAssign) and node.value is not None and _covers(node, span):

@@ -1,6 +1,7 @@
 """Capacity, liveness, placement, hand placement and what overlaps."""
 
 import math
+import sys
 
 import nki.isa as nisa
 import nki.language as nl
@@ -335,3 +336,15 @@ def test_tile_size_says_what_is_enforced(target):
     assert seen == {"fmax": USABLE[target], "pmax": 128, "bank": 2048, "banks": 8, "moving": 512, "stationary": 128,
                     "stats": 512, "raw": raw}  # fmt: skip
     assert math.isclose(raw / 128 / 1024, {"trn1": 192, "trn2": 224, "trn3": 256}[target])
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 knows the line of a call, not its columns")
+def test_tiles_of_one_line_are_named_apart():
+    def kernel(a):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        left, right = nl.load(a), nl.load(a)
+        nl.store(out, nl.add(left, right))
+        return out
+
+    run = nki_sim.run(kernel, np.ones((128, 8), np.float32))
+    assert [a.label for a in run.program.allocations if a.region.on_chip][:2] == ["left", "right"]

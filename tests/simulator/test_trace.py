@@ -20,7 +20,8 @@ def accumulate_in_place(a, b):
     out = nl.ndarray((64, 96), dtype=nl.float32, buffer=nl.shared_hbm)
     acc = nl.ndarray((64, 96), dtype=nl.float32, buffer=nl.psum)
     for k in range(3):
-        w, x = nl.load(a[k]), nl.load(b[k])
+        w = nl.load(a[k])
+        x = nl.load(b[k])
         nisa.activation(dst=x, op=nl.exp, data=x)
         nisa.nc_matmul(dst=acc, stationary=w, moving=x)
     y = nl.copy(acc)
