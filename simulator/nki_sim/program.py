@@ -257,6 +257,8 @@ def _subscript(operand: Operand) -> str:
     if slot.shape == allocation.shape and operand.offset == 0:
         return ""
     sizes = allocation.shape
+    if slot.gathers:
+        return "[…]"  # rows that an index decides; the index is an operand of its own
     if slot.itemsize != allocation.dtype.itemsize:
         return f".view({slot.dtype})[…]"
     steps = [1] * len(sizes)
@@ -270,14 +272,20 @@ def _subscript(operand: Operand) -> str:
     for step in steps:
         last.append(remaining // step)
         remaining %= step
+    moves: list[set[int]] = [set() for _ in steps]
+    for count, stride in zip(slot.shape, slot.strides, strict=True):
+        if count > 1 and stride > 0:
+            dim = next(d for d, step in enumerate(steps) if stride % step == 0)
+            moves[dim].add(stride // steps[dim])
     parts = []
-    for low, high, size in zip(first, last, sizes, strict=True):
-        if low == 0 and high == size - 1:
+    for low, high, size, taken in zip(first, last, sizes, moves, strict=True):
+        every = f":{min(taken)}" if taken and min(taken) > 1 else ""
+        if low == 0 and high == size - 1 and not every:
             parts.append(":")
         elif low == high:
             parts.append(str(low))
         else:
-            parts.append(f"{low}:{high + 1}")
+            parts.append(f"{low}:{high + 1}{every}")
     return f"[{', '.join(parts)}]"
 
 

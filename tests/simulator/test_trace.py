@@ -193,3 +193,16 @@ def test_a_failed_run_can_be_looked_at_to_the_failure():
     run = caught.value.run
     assert caught.value.diagnosis.step == len(run.program) == 2
     assert (run.replay().operand(1, 0, after=True) == 2).all()
+
+
+def test_operands_are_told_as_slices():
+    def kernel(table):
+        t = nl.ndarray((32, 8), dtype=table.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=t, src=table[0:64:2, 1:16:2])
+        nisa.dma_copy(dst=t, src=table[64:96, 0:8])
+        out = nl.ndarray((32, 8), dtype=table.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=t)
+        return out
+
+    program = nki_sim.run(kernel, np.ones((96, 16), np.float32)).program
+    assert [step.text for step in program] == ["t ← table[0:63:2, 1:16:2]", "t ← table[64:96, 0:8]", "out ← t"]
