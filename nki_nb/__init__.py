@@ -12,6 +12,10 @@ import nki_sim
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
+    from nki_sim.errors import NkiError
+    from nki_sim.run import Run
+
+    from nki_nb.stepper.widget import StepperWidget
 
 __version__ = nki_sim.__version__
 
@@ -31,4 +35,25 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
     extension.unregister(shell)
 
 
-__all__ = ["load_ipython_extension", "unload_ipython_extension"]
+def view(run: Run | NkiError, step: int | None = None) -> StepperWidget:
+    """Step through a run, in a notebook; of an error, through the run up to it.
+
+    Args:
+        run: what ``nki_sim.run`` gave, or an error that it raised.
+        step: where to open; at what was found wrong, or the first step, when not given.
+
+    Raises:
+        ValueError: the error came before a kernel ran.
+    """
+    from nki_sim.errors import NkiError
+
+    from nki_nb.stepper.widget import StepperWidget
+
+    if not isinstance(run, NkiError):
+        return StepperWidget(run, step)
+    if run.run is None:
+        raise ValueError("no kernel was running when this error was raised")
+    return StepperWidget(run.run, step, run.diagnosis)
+
+
+__all__ = ["load_ipython_extension", "unload_ipython_extension", "view"]

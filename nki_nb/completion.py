@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from nki_nb import rules
-from nki_nb.drawing import VIEWS
+from nki_nb.drawing import VIEW_NAMES
 
 OPTIONS = ("--target", "--lnc", "--check", "--rtol", "--atol", "--view", "--fp32", "--strict", "--no-run")
 COMMANDS = ("target", "info", "last", "help", "reset")
@@ -19,7 +19,7 @@ def complete(shell: Any, event: SimpleNamespace) -> list[str]:
     if event.text_until_cursor[-1:] not in ("", " "):
         words = words[:-1]
     previous = words[-1] if words else ""
-    values = {"--target": TARGETS, "--view": ("none", *VIEWS), "target": TARGETS}
+    values = {"--target": TARGETS, "--view": VIEW_NAMES, "target": TARGETS}
     if event.command == "%nki":
         if previous == "help":
             return sorted(rules.catalogue())

@@ -78,6 +78,19 @@ def _row(label: str, words: str) -> str:
     return f'<tr style="background:none"><td style="{_CELL};opacity:.65">{label}</td><td style="{_CELL}">{shown}</td></tr>'
 
 
+def offer(error: BaseException) -> None:
+    """Let the display of a diagnosis show the run up to it, step by step, where one was under way."""
+    if isinstance(error, NkiError) and error.run is not None:
+        from nki_nb import view
+
+        error.stepper = view(error)  # type: ignore[attr-defined]
+
+
+def offered(error: BaseException) -> Any:
+    """What :func:`offer` offered, or ``None``."""
+    return getattr(error, "stepper", None)
+
+
 # -- other exceptions ------------------------------------------------------------------------------------------------
 
 _INSIDES = ("nki_sim", "nki_nb")

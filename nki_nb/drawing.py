@@ -12,7 +12,12 @@ from nki_nb.memory_map import memory_map
 from nki_nb.program_listing import program_listing
 
 VIEWS: dict[str, Callable[[Run], str]] = {"memory": memory_map, "program": program_listing}
-"""What ``--view`` offers."""
+"""The pictures that ``--view`` offers."""
+
+STEP = "step"
+"""What ``--view`` offers besides: stepping through the run (:mod:`nki_nb.stepper`)."""
+
+VIEW_NAMES = ("none", *VIEWS, STEP)
 
 
 @dataclass(frozen=True)

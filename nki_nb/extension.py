@@ -11,7 +11,7 @@ from nki_sim.run import Run
 
 from nki_nb import completion
 from nki_nb.check import CheckError
-from nki_nb.diagnosis import DiagnosisView
+from nki_nb.diagnosis import DiagnosisView, offered
 from nki_nb.magic import NkiMagics
 from nki_nb.report import as_report
 from nki_nb.shell import display
@@ -63,5 +63,7 @@ def show_error(
         view = DiagnosisView.of(error)
         headline = view.headline
         display(view)
+        if offered(error) is not None:
+            display(offered(error))
     error._render_traceback_ = lambda: [headline]  # type: ignore[attr-defined]
     shell.showtraceback((kind, error, traceback))

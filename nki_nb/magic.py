@@ -13,8 +13,8 @@ from nki_sim.hw import ALIASES, TARGET_VARIABLE, NeuronCore, core
 from nki_nb import info, rules
 from nki_nb.cell import Cell
 from nki_nb.check import raise_for
-from nki_nb.diagnosis import shorten
-from nki_nb.drawing import VIEWS, Picture
+from nki_nb.diagnosis import offer, shorten
+from nki_nb.drawing import STEP, VIEW_NAMES, Picture
 from nki_nb.execute import execute
 from nki_nb.line import Call, LineError, split_words
 from nki_nb.lintview import LintReport
@@ -52,7 +52,7 @@ class NkiMagics(Magics):
     @argument("--check", metavar="EXPR", help='What the result should be, as a quoted expression: "lhsT.T @ rhs".')
     @argument("--rtol", type=float, help="Relative tolerance of --check. Default: fits the data type.")
     @argument("--atol", type=float, help="Absolute tolerance of --check. Default: rtol of the root mean square.")
-    @argument("--view", choices=["none", *VIEWS], action="append", help="A picture under the report; may be repeated.")
+    @argument("--view", choices=VIEW_NAMES, action="append", help="What to show under the report; may be repeated.")
     @argument("--fp32", action="store_true", help="Store low-precision floats as fp32, as NKI_PRECISE_FP=0 does.")
     @argument("--strict", action="store_true", help="Findings (undefined behaviour, soft rules) are errors.")
     @argument("--no-run", action="store_true", help="Define and look over the kernels; do not run the call.")
@@ -73,6 +73,8 @@ class NkiMagics(Magics):
             raise UsageError(str(error)) from None
         except Exception as error:
             shorten(error)
+            if STEP in (options.view or ()):
+                offer(error)
             raise
         if isinstance(report, LintReport):
             display(report)
@@ -80,7 +82,7 @@ class NkiMagics(Magics):
         self.last, self.views = report, [view for view in options.view or () if view != "none"]
         display(report)
         for view in self.views:
-            display(Picture.of(report, view))
+            display(report.view() if view == STEP else Picture.of(report, view))
         raise_for(report.checks)
 
     def _read(self, line: str) -> tuple[Namespace, Call | None]:

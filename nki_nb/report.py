@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from nki_sim.dtypes import lookup
 from nki_sim.errors import Diagnosis
@@ -16,6 +17,9 @@ from nki_sim.run import Run
 from nki_nb.check import Comparison
 from nki_nb.markup import escape
 from nki_nb.svg import INK, MUTED, Drawing
+
+if TYPE_CHECKING:
+    from nki_nb.stepper.widget import StepperWidget
 
 LABEL_WIDTH = 12
 
@@ -74,6 +78,28 @@ class Report(Run):
     def svg(self) -> str:
         """The report as a picture."""
         return as_svg(self)
+
+    def view(self, step: int | None = None) -> StepperWidget:
+        """Step through the run, in a notebook.
+
+        Args:
+            step: where to open; at what was found wrong, or the first step, when not given.
+        """
+        from nki_nb.stepper.widget import StepperWidget
+
+        return StepperWidget(self, step)
+
+    def save_html(self, path: str | Path, budget: int = 20_000_000) -> Path:
+        """Write one self-contained page on which the run can be stepped through, without network or kernel.
+
+        Args:
+            path: the file to write.
+            budget: bytes that the page may have, about; what does not fit is left out, and the page says so.
+        """
+        from nki_nb.stepper import saved
+        from nki_nb.stepper.feed import Feed
+
+        return saved.write(Feed(self), path, budget)
 
     def as_dict(self) -> dict[str, Any]:
         """The report as plain data, for ``--json``."""

@@ -18,7 +18,7 @@ ENTRY = "stepper.js"
 _IMPORT = re.compile(r'^import \{ ([\w, ]+) \} from "\./([\w.]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) )", re.MULTILINE)
 _DECLARED = re.compile(r"^(export )?(?:async )?(?:function|class|const|let) (\w+)", re.MULTILINE)
-_LEFT = re.compile(r"^(?:import|export)\b.*|\bimport\(", re.MULTILINE)
+_LEFT = re.compile(r"^(?:import|export)\b.*|(?:await|=|return) import\(", re.MULTILINE)
 _DEFAULT = "\nexport default { render };\n"
 
 

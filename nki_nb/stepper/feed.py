@@ -15,15 +15,14 @@ from nki_sim import dtypes
 from nki_sim.dtypes import Array
 from nki_sim.errors import Diagnosis
 from nki_sim.memory import Allocation
-from nki_sim.program import Operand, Plan, Step, format_value
+from nki_sim.program import Operand, Plan, Program, Step, format_value
 from nki_sim.regions import Box, operand_box
 from nki_sim.run import Run
-from nki_sim.source import Site
 from nki_sim.timing import Timeline, dma_shape
 from nki_sim.trace import Replay
 
 from nki_nb.stepper.folding import folds
-from nki_nb.stepper.packing import pack
+from nki_nb.stepper.packing import pack, pack_counts
 from nki_nb.stepper.places import Places
 from nki_nb.stepper.touches import Touches
 
@@ -68,34 +67,38 @@ class Feed:
             "target": str(run.core),
             "steps": len(program),
             "plans": [_plan(p) for p in program.plans],
-            "plan": pack(plans, "i4"),
-            "site": pack(places.site, "i4"),
+            "plan": pack_counts(plans),
+            "site": pack_counts(places.site + 1),
             "sites": places.sites,
             "files": places.files,
             "folds": [[f.start, f.length, f.times] for f in folds(plans, places.lines)],
             "allocations": [_allocation(a) for a in program.allocations],
-            "touch_first": pack(touches.first, "i4"),
-            "touch": pack(touches.flat, "i4"),
+            "touch": pack_counts(touches.flat),
             "grids": touches.grids(),
             "memory": self._memory(),
             "time": {
                 "lanes": list(line.lanes),
-                "lane": pack(line.lane, "i4"),
+                "lane": pack_counts(line.lane),
                 "start": pack(line.start, "f8"),
                 "held": pack(line.end - line.start, "f4"),
                 "after": pack(line.done - line.end, "f4"),
                 "blocker": pack(line.blocker, "i4"),
                 "waited": pack(line.waited, "f4"),
-                "critical": pack(np.array(line.critical_path(), np.int32), "i4"),
                 "total": line.total,
                 "estimate": True,
             },
             "findings": [_finding(d) for d in run.findings],
-            "failure": _finding(self.failure) if self.failure else None,
-            "start": self._opening(),
+            "failure": {**_finding(self.failure), "tile": self._refused(self.failure)} if self.failure else None,
+            "start": self.opening,
         }
 
-    def _opening(self) -> int:
+    def _refused(self, failure: Diagnosis) -> int | None:
+        """The tile that a refused instruction was about: the last one that reads as the diagnosis describes it."""
+        allocations = self.run.program.allocations
+        return next((a.id for a in reversed(allocations) if failure.operand_words.startswith(a.words())), None)
+
+    @property
+    def opening(self) -> int:
         """The step to show first: the one that failed or was found fault with, else the first."""
         last = max(len(self.run.program) - 1, 0)
         for diagnosis in [self.failure, *self.run.findings]:
@@ -285,7 +288,7 @@ def matrix(values: Array, dtype: str) -> dict[str, Any]:
 
 def _plan(plan: Plan) -> dict[str, Any]:
     return {"instruction": plan.instruction, "engine": plan.engine, "cycles": plan.cycles,
-            "writes": list(plan.writes), "reads": list(plan.reads)}  # fmt: skip
+            "touches": sum(1 for slot in plan.slots if slot.shape)}  # fmt: skip
 
 
 def _allocation(a: Allocation) -> dict[str, Any]:

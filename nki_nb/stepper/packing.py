@@ -25,6 +25,13 @@ def pack(values: npt.ArrayLike, kind: str) -> dict[str, Any]:
     return {"kind": kind, "shape": list(array.shape), "data": base64.b64encode(array.tobytes()).decode("ascii")}
 
 
+def pack_counts(values: npt.ArrayLike) -> dict[str, Any]:
+    """Whole numbers in the narrowest kind that holds them."""
+    array: Array = np.asarray(values)
+    low, high = int(array.min(initial=0)), int(array.max(initial=0))
+    return pack(array, "i4" if low < 0 or high >= 1 << 16 else "u2" if high >= 1 << 8 else "u1")
+
+
 def unpack(packed: dict[str, Any]) -> Array:
     """The array again."""
     dtype: np.dtype[Any] = KINDS[packed["kind"]]

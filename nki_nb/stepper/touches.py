@@ -16,15 +16,15 @@ class Touches:
     """The accesses of a program as plain data.
 
     Attributes:
-        first: per step, where its touches begin in ``flat``.
-        flat: twice the allocation's number, plus one when it is written.
+        flat: step after step, twice the allocation's number, plus one when it is written; as many to a step as its plan
+            has tensors.
     """
 
     def __init__(self, program: Program):
         self._program = program
         self._hbm: dict[int, set[tuple[int, int, int]]] = {a.id: set() for a in program.allocations if not a.region.on_chip}
         written = [frozenset(plan.writes) for plan in program.plans]
-        first, flat = [0], []
+        flat = []
         for step in range(len(program)):
             plan = program.plan_number(step)
             for slot, (allocation, offset) in enumerate(program.raw(step)):
@@ -33,8 +33,6 @@ class Touches:
                 flat.append(2 * allocation + (slot in written[plan]))
                 if allocation in self._hbm:
                     self._hbm[allocation].add((plan, slot, offset))
-            first.append(len(flat))
-        self.first = np.array(first, np.int32)
         self.flat = np.array(flat, np.int32)
 
     def grids(self) -> dict[str, Any]:

@@ -48,6 +48,17 @@ def test_pictures_are_not_pasted_into_text(tutorial: Any) -> None:
     assert "base64" not in prose(tutorial) and "![" not in prose(tutorial)
 
 
+def test_every_picture_is_there_without_a_kernel(tutorial: Any) -> None:
+    shown = [output.data for cell in code(tutorial) for output in cell.outputs if "data" in output]
+    assert shown and not [data for data in shown if any("widget" in kind for kind in data)]
+    assert all("text/plain" in data for data in shown)
+
+
+def test_links_to_other_tutorials_lead_there(path: Path, tutorial: Any) -> None:
+    linked = re.findall(r"\]\((?!https://)([^)]+)\)", prose(tutorial))
+    assert [name for name in linked if not (path.parent / name).is_file()] == []
+
+
 def test_was_run_from_the_top_in_one_go(tutorial: Any) -> None:
     assert [cell.execution_count for cell in code(tutorial)] == list(range(1, len(code(tutorial)) + 1))
 

@@ -1,13 +1,17 @@
 // @ts-check
 /** The bar above the panes, and the keys. */
 
-import { element } from "./dom.js";
+import { element, shape } from "./dom.js";
 
 /** @typedef {import("./viewer.js").Viewer} Viewer */
 
 const SPEEDS = [1, 2, 5, 20];
 
-const ICONS = { first: "⏮", back: "◀", on: "▶", last: "⏭" };
+/** Drawn, because not every font has these signs. */
+const ICONS = {
+  first: "M3 3v10M13 3v10L5 8z", back: "M11 3v10L4 8z", forward: "M5 3v10l7-5z", last: "M13 3v10M3 3v10l8-5z",
+  play: "M5 3v10l7-5z", pause: "M5 3v10M11 3v10",
+};
 
 /**
  * Buttons, the slider, jumps and search.
@@ -16,7 +20,8 @@ const ICONS = { first: "⏮", back: "◀", on: "▶", last: "⏭" };
 export function controls(viewer) {
   const { overview, store } = viewer;
   const last = Math.max(overview.steps - 1, 0);
-  const play = button("▶ play", "Play or pause (space)", () => viewer.play(!viewer.state.playing), "play");
+  const play = button("play", "Play or pause (space)", () => viewer.play(!viewer.state.playing), "play");
+  play.prepend(icon("play"));
   const slider = element("input", {
     type: "range", class: "slider", min: 0, max: last, value: 0, "aria-label": "Step", tabindex: -1,
     input: (/** @type {Event} */ event) => viewer.go(Number(/** @type {HTMLInputElement} */ (event.target).value)),
@@ -24,10 +29,10 @@ export function controls(viewer) {
   const where = element("span", { class: "where", "aria-live": "polite" });
   const message = element("span", { class: "message", role: "status" });
   const root = element("div", { class: "controls", role: "toolbar", "aria-label": "Stepping" },
-    button(ICONS.first, "First step (Home)", () => viewer.go(0), "first"),
-    button(ICONS.back, "Step back (←)", () => viewer.go(viewer.state.step - 1), "back"),
-    button(ICONS.on, "Step (→)", () => viewer.go(viewer.state.step + 1), "forward"),
-    button(ICONS.last, "Last step (End)", () => viewer.go(last), "last"),
+    iconButton("first", "First step (Home)", () => viewer.go(0)),
+    iconButton("back", "Step back (←)", () => viewer.go(viewer.state.step - 1)),
+    iconButton("forward", "Step (→)", () => viewer.go(viewer.state.step + 1)),
+    iconButton("last", "Last step (End)", () => viewer.go(last)),
     play, speed(viewer), slider, where, message, jumps(viewer), search(viewer));
   store.subscribe((state, changed) => {
     if (changed.has("step")) {
@@ -37,7 +42,7 @@ export function controls(viewer) {
       slider.setAttribute("aria-valuetext", `step ${state.step} of ${last}`);
       where.textContent = `step ${state.step.toLocaleString("en")} of ${last.toLocaleString("en")}${line ? ` · line ${line}` : ""}`;
     }
-    if (changed.has("playing")) play.textContent = state.playing ? "❚❚ pause" : "▶ play";
+    if (changed.has("playing")) play.replaceChildren(...(state.playing ? [icon("pause"), "pause"] : [icon("play"), "play"]));
     if (changed.has("message")) message.textContent = state.message;
   });
   return root;
@@ -52,6 +57,22 @@ export function controls(viewer) {
 function button(label, title, act, name) {
   const words = title.replace(/ \(.*/, "");
   return element("button", { type: "button", class: `button ${name}`, title, "aria-label": words, click: act }, label);
+}
+
+/**
+ * @param {keyof typeof ICONS} name
+ * @param {string} title
+ * @param {() => void} act
+ */
+function iconButton(name, title, act) {
+  const made = button("", title, act, name);
+  made.append(icon(name));
+  return made;
+}
+
+/** @param {keyof typeof ICONS} name */
+function icon(name) {
+  return shape("svg", { viewBox: "0 0 16 16", class: "icon", "aria-hidden": "true" }, shape("path", { d: ICONS[name] }));
 }
 
 /** @param {Viewer} viewer */

@@ -12,7 +12,7 @@ import { patternWords, sample } from "./patterns.js";
 
 const FULL_ROW = 2048;
 const CELL = { width: 30, height: 17 };
-const MOST_LINES = 16;
+const MOST_LINES = 8;
 
 const MOVES = {
   copy: "copy: element after element",
@@ -74,7 +74,7 @@ function orderPicture({ rows, columns, cells, more }, side) {
   const picture = shape("svg", { viewBox: `0 0 ${width} ${height}`, class: "order", role: "img", style: `max-width:${width}px`,
     "aria-label": `order of the first elements at the ${side}` });
   columns.forEach((column, i) => picture.append(shape("text", { x: left + (i + 0.5) * CELL.width, y: 10, class: "axis" }, String(column))));
-  rows.forEach((row, i) => picture.append(shape("text", { x: left - 5, y: top + (i + 0.7) * CELL.height, class: "axis row" }, String(row))));
+  rows.forEach((row, i) => picture.append(shape("text", { x: left - 5, y: top + (i + 0.7) * CELL.height, class: "axis side" }, String(row))));
   const most = Math.max(cells.length - 1, 1);
   [...cells].sort((a, b) => a.orders[0] - b.orders[0]).forEach(({ row, column, orders }, rank) => {
     const x = left + columns.indexOf(column) * CELL.width;
@@ -84,7 +84,7 @@ function orderPicture({ rows, columns, cells, more }, side) {
       shape("text", { x: x + CELL.width / 2, y: y + 12, class: "order-number" }, words));
     if (orders.length > 1) picture.append(shape("title", {}, `goes to ${orders.join(", ")}, …`));
   });
-  if (more) picture.append(shape("text", { x: left + 2, y: height - 3, class: "axis row start" }, "⋮"));
+  if (more) picture.append(shape("text", { x: left + 2, y: height - 3, class: "axis side start" }, "⋮"));
   return picture;
 }
 
@@ -96,7 +96,7 @@ async function valueFigures(viewer, detail, src, dst) {
     ...indices.map((o) => valuesOf(viewer, detail, o)),
   ]);
   const lines = indices.map((o, i) => indexPicture(viewer, detail, o.name === "src_index" ? src : dst, o, rows[i]));
-  return [...lines, heatmap({ label: src.label, caption: "source", matrix: read, kind: "read", height: 72 }), beforeAndAfter(dst, before, after)];
+  return [...lines, heatmap({ label: src.label, caption: "source", matrix: read, kind: "read", height: 72 }), beforeAndAfter(viewer, dst, before, after)];
 }
 
 /**
@@ -110,15 +110,16 @@ function indexPicture(viewer, detail, operand, index, values) {
   const tall = 15;
   const height = picked.length * tall + 20;
   const x = (/** @type {boolean} */ lane) => (lane === gather ? 190 : 60);
-  const rowY = (/** @type {number} */ row) => 16 + (row / Math.max(rows - 1, 1)) * (height - 32);
+  const sorted = [...new Set(picked.filter((row) => row >= 0 && row < rows))].sort((a, b) => a - b);
+  const rowY = (/** @type {number} */ row) => 16 + sorted.indexOf(row) * tall;
   const picture = shape("svg", { viewBox: `0 0 260 ${height}`, class: "order indices", role: "img", "aria-label": `rows that ${index.label} picks` });
   picture.append(shape("line", { x1: x(false), x2: x(false), y1: 12, y2: height - 12, class: "cut" }));
   picked.forEach((row, lane) => {
     const y = 16 + lane * tall;
     const outside = row < 0 || row >= rows;
-    picture.append(shape("text", { x: x(true) + (gather ? 8 : -8), y: y + 4, class: gather ? "axis row start" : "axis row" }, `lane ${lane}${outside ? ": skipped" : ""}`));
+    picture.append(shape("text", { x: x(true) + (gather ? 8 : -8), y: y + 4, class: gather ? "axis side start" : "axis side" }, `lane ${lane}${outside ? ": skipped" : ""}`));
     if (!outside) picture.append(shape("line", { x1: x(true), y1: y, x2: x(false), y2: rowY(row), class: "wire" }));
-    picture.append(shape("text", { x: x(false) + (gather ? -8 : 8), y: outside ? y + 4 : rowY(row) + 4, class: `axis row${gather ? "" : " start"}${outside ? " outside" : ""}` }, outside ? `row ${row} of ${rows}` : `row ${row}`));
+    picture.append(shape("text", { x: x(false) + (gather ? -8 : 8), y: outside ? y + 4 : rowY(row) + 4, class: `axis side${gather ? "" : " start"}${outside ? " outside" : ""}` }, outside ? `row ${row} of ${rows}` : `row ${row}`));
   });
   const all = values?.values.length ?? 0;
   const skipped = [...(values?.values ?? [])].filter((row) => row < 0 || row >= rows).length;

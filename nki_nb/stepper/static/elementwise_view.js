@@ -18,21 +18,23 @@ export async function elementwiseView(viewer, detail) {
     Promise.all(outputs.map((o) => valuesOf(viewer, detail, o, true))),
   ]);
   const reads = inputs.map((o, i) => heatmap({ label: o.label, caption: o.name, matrix: read[i], kind: "read" }));
-  const writes = outputs.map((o, i) => beforeAndAfter(o, before[i], after[i]));
+  const writes = outputs.map((o, i) => beforeAndAfter(viewer, o, before[i], after[i]));
   return [element("div", { class: "figures" }, ...reads), ...writes, parameters(detail)];
 }
 
 /**
  * What an operand held before and holds after, in the same colours.
+ * @param {Viewer} viewer
  * @param {any} operand
  * @param {import("./packing.js").Matrix | null} before
  * @param {import("./packing.js").Matrix | null} after
  */
-export function beforeAndAfter(operand, before, after) {
+export function beforeAndAfter(viewer, operand, before, after) {
+  const unwritten = !viewer.overview.written(viewer.state.step, operand.allocation);
   const scale = after ? magnitude(after.values) : undefined;
   return element("div", { class: "figures pair" },
-    heatmap({ label: operand.label, caption: "before", matrix: before, scale }),
-    heatmap({ label: operand.label, caption: "after", matrix: after, before, scale, kind: "write" }));
+    heatmap({ label: operand.label, caption: "before", matrix: before, scale, unwritten }),
+    heatmap({ label: operand.label, caption: "after", matrix: after, before: unwritten ? null : before, scale, kind: "write" }));
 }
 
 /** The parameters of an instruction, and its scalar operands. @param {any} detail */

@@ -14,6 +14,7 @@ import { formatBits, formatShape, formatValue } from "./numbers.js";
  * @property {Matrix | null} matrix
  * @property {Matrix | null} [before] what was there before: changed elements are marked
  * @property {number} [scale] the magnitude of full colour; of the matrix itself when not given
+ * @property {boolean} [unwritten] nothing was ever written there: there are no values to show
  * @property {"read" | "write" | ""} [kind]
  * @property {number} [height] largest height in pixels
  * @property {[number, number] | null} [chosen]
@@ -26,6 +27,7 @@ const SMALLEST_CELL = 7;
 export function heatmap(options) {
   const { label, matrix, caption = "" } = options;
   const name = element("div", { class: "name" }, label, element("small", {}, matrix ? ` ${formatShape(matrix.shape)} ${matrix.dtype}` : ""));
+  if (matrix && options.unwritten) return element("figure", { class: "heatmap" }, name, element("div", { class: "unwritten" }, "never written"), element("figcaption", {}, caption));
   if (!matrix) return element("figure", { class: "heatmap" }, name, element("p", { class: "empty" }, "no values"));
   return new Heatmap(name, matrix, caption, options).root;
 }

@@ -26,19 +26,25 @@ export function instructionPane(viewer) {
     try {
       const made = await viewOf(viewer, detail);
       if (mine !== shown) return;
-      picture.replaceChildren(...title(detail), ...made);
+      picture.replaceChildren(...sentence(detail), ...made);
     } catch (error) {
       if (mine !== shown || /** @type {Error} */ (error).name === "AbortError") return;
-      picture.replaceChildren(...title(detail), element("p", { class: "empty" }, /** @type {Error} */ (error).message));
+      picture.replaceChildren(...sentence(detail), element("p", { class: "empty" }, /** @type {Error} */ (error).message));
     }
     body.classList.remove("stale");
   }
 
   store.subscribe((state, changed) => {
     if (changed.has("step")) body.classList.add("stale");
+    if (changed.has("step")) heading.textContent = viewer.overview.planOf(state.step).instruction;
+    if (changed.has("trouble") && state.trouble) {
+      shown++;
+      note.textContent = "";
+      picture.replaceChildren(element("p", { class: "sentence" }, viewer.overview.words(state.step)), element("p", { class: "empty" }, state.trouble));
+      body.classList.remove("stale");
+    }
     if (changed.has("detail") && state.detail) {
       const { name } = engine(state.detail.engine);
-      heading.textContent = state.detail.instruction;
       note.textContent = `${name} engine · ${cost(viewer, state.detail)}`;
       show(state.detail);
     }
@@ -54,7 +60,7 @@ function cost(viewer, detail) {
 }
 
 /** @param {any} detail */
-function title(detail) {
+function sentence(detail) {
   return [element("p", { class: "sentence" }, detail.text)];
 }
 

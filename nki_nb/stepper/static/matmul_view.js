@@ -28,6 +28,7 @@ export async function matmulView(viewer, detail) {
   };
   explain(viewer, detail, after, chosen, sum);
   const scale = magnitude(after.values);
+  const unwritten = !viewer.overview.written(detail.index, dst.allocation);
   const bank = Math.floor(placed(viewer, dst) / viewer.overview.memory.bank_bytes);
   return [
     element("div", { class: "figures operands" },
@@ -35,8 +36,8 @@ export async function matmulView(viewer, detail) {
       heatmap({ label: moving.label, caption: "moving [K, N]", matrix: data, kind: "read" })),
     element("h4", {}, `PSUM bank ${bank}`, element("span", { class: "note" }, groupWords(detail))),
     element("div", { class: "figures pair" },
-      heatmap({ label: dst.label, caption: detail.matmul.mode === "overwrite" ? "before: will be overwritten" : "before", matrix: before, scale, chosen, choose }),
-      heatmap({ label: dst.label, caption: "after", matrix: after, before, scale, kind: "write", chosen, choose })),
+      heatmap({ label: dst.label, caption: detail.matmul.mode === "overwrite" ? "before: will be overwritten" : "before", matrix: before, scale, unwritten, chosen, choose }),
+      heatmap({ label: dst.label, caption: "after", matrix: after, before: unwritten ? null : before, scale, kind: "write", chosen, choose })),
     sum,
   ];
 }

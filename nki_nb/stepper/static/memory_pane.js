@@ -146,7 +146,7 @@ function psum(viewer, body) {
   const { banks, bank_bytes: size, psum: { peak } } = viewer.overview.memory;
   const width = Math.max(240, body.clientWidth - 34);
   const picture = chip(viewer, "psum", width, 110, width / (banks * size));
-  for (let i = 0; i <= banks; i++) picture.prepend(shape("line", { x1: (i / banks) * width, x2: (i / banks) * width, y1: 0, y2: 110, class: "cut" }));
+  for (let i = 1; i < banks; i++) picture.children[0].after(shape("line", { x1: (i / banks) * width, x2: (i / banks) * width, y1: 0, y2: 110, class: "cut" }));
   const numbers = Array.from({ length: banks }, (_, i) => element("span", {}, String(i)));
   return [heading("PSUM", `${banks} banks × ${formatBytes(size)} · peak ${Math.ceil(peak / size)} of ${banks} banks`),
     picture, element("p", { class: "foot banks" }, ...numbers)];
@@ -167,10 +167,11 @@ function chip(viewer, region, width, height, scale) {
   }
   const alive = overview.alive(state.step).filter((a) => a.region === region);
   const absent = overview.absent(state.step, MOST_ABSENT).filter((a) => a.region === region && !alive.some((b) => overlap(a, b)));
-  for (const tile of absent) picture.append(place(viewer, tile, scale, height, "absent"));
+  const names = distinct(alive);
+  for (const tile of absent) picture.append(place(viewer, tile, tile.label, scale, height, "absent"));
   for (const tile of alive) {
-    const kind = touched.writes.has(tile.id) ? "write" : touched.reads.has(tile.id) ? "read" : "live";
-    picture.append(place(viewer, tile, scale, height, kind));
+    const kind = tile.id === overview.failure?.tile && state.step === overview.steps - 1 ? "refused" : touched.writes.has(tile.id) ? "write" : touched.reads.has(tile.id) ? "read" : "live";
+    picture.append(place(viewer, tile, names.get(tile) ?? "", scale, height, kind));
   }
   return picture;
 }
@@ -181,8 +182,24 @@ function overlap(a, b) {
   return across && a.start_partition < b.start_partition + b.partitions && b.start_partition < a.start_partition + a.partitions;
 }
 
-/** @param {Viewer} viewer @param {Allocation} tile @param {number} scale @param {number} height @param {string} kind */
-function place(viewer, tile, scale, height, kind) {
+/**
+ * Names of tiles that exist at one time, numbered where a name stands for several.
+ * @param {Allocation[]} tiles
+ * @returns {Map<Allocation, string>}
+ */
+export function distinct(tiles) {
+  const counts = new Map();
+  for (const { label } of tiles) counts.set(label, (counts.get(label) ?? 0) + 1);
+  const seen = new Map();
+  return new Map(tiles.map((tile) => {
+    const number = seen.get(tile.label) ?? 0;
+    seen.set(tile.label, number + 1);
+    return [tile, counts.get(tile.label) > 1 ? `${tile.label}·${number}` : tile.label];
+  }));
+}
+
+/** @param {Viewer} viewer @param {Allocation} tile @param {string} name @param {number} scale @param {number} height @param {string} kind */
+function place(viewer, tile, name, scale, height, kind) {
   const box = { x: tile.placed * scale, y: (height * tile.start_partition) / PARTITIONS,
     width: Math.max(1.5, tile.row_bytes * scale), height: Math.max(1.5, (height * tile.partitions) / PARTITIONS) };
   const selected = viewer.state.tile === tile.id;
@@ -197,7 +214,7 @@ function place(viewer, tile, scale, height, kind) {
       class: "touched",
     }));
   }
-  made.append(...label(tile.label, box));
+  made.append(...label(name, box));
   return made;
 }
 
@@ -212,7 +229,8 @@ function label(text, box) {
   return [];
 }
 
-/** @param {string} text @param {number} most */
+/** A text cut to a length; a number at its end stays. @param {string} text @param {number} most */
 function clip(text, most) {
-  return text.length <= most ? text : text.slice(0, most - 1) + "…";
+  const number = /·\d+$/.exec(text)?.[0] ?? "";
+  return text.length <= most ? text : text.slice(0, Math.max(1, most - 1 - number.length)) + "…" + number;
 }

@@ -21,7 +21,7 @@ import { unpack } from "./packing.js";
  * @property {number | null} line
  *
  * @typedef {{ line: number, last: number, file: number, place: string }} Place
- * @typedef {{ instruction: string, engine: string, cycles: number }} Plan
+ * @typedef {{ instruction: string, engine: string, cycles: number, touches: number }} Plan
  */
 
 const NOWHERE = { line: 0, last: 0, file: 0, place: "" };
@@ -44,9 +44,12 @@ export class Overview {
     this.opening = /** @type {number} */ (sent.start);
     this.plan = unpack(sent.plan);
     this.site = unpack(sent.site);
-    this.touchFirst = unpack(sent.touch_first);
     this.touch = unpack(sent.touch);
+    this.touchFirst = new Int32Array(this.steps + 1);
+    for (let i = 0; i < this.steps; i++) this.touchFirst[i + 1] = this.touchFirst[i] + this.plans[this.plan[i]].touches;
     this.time = unpackTime(sent.time);
+    const used = this.allocations.filter((a) => a.region !== "hbm" && a.last >= 0);
+    this.lives = { born: [...used].sort((a, b) => a.born - b.born), dead: [...used].sort((a, b) => a.last - b.last) };
   }
 
   /** @param {number} step */
@@ -60,7 +63,7 @@ export class Overview {
    * @returns {Place}
    */
   placeOf(step) {
-    return this.sites[this.site[step]] ?? NOWHERE;
+    return this.sites[this.site[step] - 1] ?? NOWHERE;
   }
 
   /**
@@ -77,11 +80,22 @@ export class Overview {
   }
 
   /**
-   * Tiles on chip that exist at a step.
+   * What a step does, in names: enough until its text has come.
+   * @param {number} step
+   */
+  words(step) {
+    const { reads, writes } = this.touched(step);
+    const names = (/** @type {Set<number>} */ tiles) => [...tiles].map((tile) => this.allocations[tile].label).join(", ");
+    return `${names(writes)} ← ${names(reads)}`;
+  }
+
+  /**
+   * Tiles on chip that exist at a step; at the last one also what a refused instruction was about.
    * @param {number} step
    */
   alive(step) {
-    return this.allocations.filter((a) => a.region !== "hbm" && a.born <= step && step <= a.last);
+    const refused = step === this.steps - 1 ? this.failure?.tile : undefined;
+    return this.allocations.filter((a) => a.region !== "hbm" && ((a.born <= step && step <= a.last) || a.id === refused));
   }
 
   /**
@@ -90,19 +104,31 @@ export class Overview {
    * @param {number} most
    */
   absent(step, most) {
-    const near = [];
-    for (const a of this.allocations) {
-      if (a.region === "hbm" || a.last < 0 || (a.born <= step && step <= a.last)) continue;
-      near.push({ tile: a, away: a.last < step ? step - a.last : a.born - step });
-    }
-    near.sort((a, b) => a.away - b.away);
+    const { born, dead } = this.lives;
+    let next = firstWhere(born, (a) => a.born > step);
+    let past = firstWhere(dead, (a) => a.last >= step) - 1;
     const places = new Map();
-    for (const { tile } of near) {
+    for (let looked = 0; looked < 16 * most && places.size < most && (next < born.length || past >= 0); looked++) {
+      const wait = next < born.length ? born[next].born - step : Infinity;
+      const gone = past >= 0 ? step - dead[past].last : Infinity;
+      const tile = gone <= wait ? dead[past--] : born[next++];
       const place = [tile.region, tile.placed, tile.start_partition, tile.row_bytes].join();
       if (!places.has(place)) places.set(place, tile);
-      if (places.size >= most) break;
     }
     return [...places.values()];
+  }
+
+  /**
+   * Whether anything had been written to a tensor before a step. (Of tiles at an address of their own, who knows.)
+   * @param {number} step
+   * @param {number} tile
+   */
+  written(step, tile) {
+    const { role, pinned, born } = this.allocations[tile];
+    if (role === "input" || role === "constant" || pinned) return true;
+    const stop = this.touchFirst[step];
+    for (let i = this.touchFirst[Math.max(born, 0)]; i < stop; i++) if (this.touch[i] === 2 * tile + 1) return true;
+    return false;
   }
 
   // -- jumps: each answers a step, or -1 -----------------------------------------------------------------------------
@@ -144,7 +170,7 @@ export class Overview {
    */
   onLine(step, line, file) {
     const sites = this.sites.map((s) => s.file === file && s.line <= line && line <= s.last);
-    const holds = (/** @type {number} */ other) => sites[this.site[other]] ?? false;
+    const holds = (/** @type {number} */ other) => sites[this.site[other] - 1] ?? false;
     const next = this.seek(step, 1, holds);
     return next >= 0 ? next : this.seek(-1, 1, holds);
   }
@@ -162,7 +188,7 @@ export class Overview {
     const sites = this.sites.map((s) => has(this.files[s.file]?.lines.slice(s.line - 1, s.last).join("\n") ?? ""));
     const tensors = this.allocations.map((a) => has(a.label));
     const holds = (/** @type {number} */ other) => {
-      if (String(other) === wanted || plans[this.plan[other]] || sites[this.site[other]]) return true;
+      if (String(other) === wanted || plans[this.plan[other]] || sites[this.site[other] - 1]) return true;
       for (let i = this.touchFirst[other]; i < this.touchFirst[other + 1]; i++) if (tensors[this.touch[i] >> 1]) return true;
       return false;
     };
@@ -179,9 +205,26 @@ export class Overview {
   }
 }
 
+/**
+ * Where something begins to hold in a list, in which it holds from there on.
+ * @template T
+ * @param {T[]} items
+ * @param {(item: T) => boolean} holds
+ */
+function firstWhere(items, holds) {
+  let low = 0;
+  let high = items.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (holds(items[middle])) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
 /** @param {any} sent */
 function unpackTime(sent) {
-  return {
+  const time = {
     lanes: /** @type {string[]} */ (sent.lanes),
     lane: unpack(sent.lane),
     start: unpack(sent.start),
@@ -189,7 +232,23 @@ function unpackTime(sent) {
     after: unpack(sent.after),
     blocker: unpack(sent.blocker),
     waited: unpack(sent.waited),
-    critical: unpack(sent.critical),
     total: /** @type {number} */ (sent.total),
   };
+  return { ...time, critical: criticalPath(time) };
+}
+
+/**
+ * The chain of steps that decides the total: from the last result back to what each step waited for.
+ * @param {{ start: ArrayLike<number>, held: ArrayLike<number>, after: ArrayLike<number>, blocker: ArrayLike<number> }} time
+ */
+export function criticalPath({ start, held, after, blocker }) {
+  let step = -1;
+  let latest = -1;
+  for (let i = 0; i < start.length; i++) {
+    const done = start[i] + held[i] + after[i];
+    if (done > latest) [latest, step] = [done, i];
+  }
+  const path = [];
+  for (; step >= 0; step = blocker[step]) path.push(step);
+  return Int32Array.from(path.reverse());
 }

@@ -61,7 +61,7 @@ export function sample(pattern, offset, rowLength, axes = pattern.map((_, i) => 
 export function patternWords(pattern) {
   const parts = pattern.filter(([, n]) => n > 1).map(([stride, n]) => {
     if (stride === 0) return `the same one ${n} times`;
-    return stride === 1 ? `${n} in a row` : `${n}, ${stride} apart`;
+    return stride === 1 ? `${n} in a row` : `${n} rows ${stride} apart`;
   });
   return parts.length ? parts.join(" × ") : "one element";
 }

@@ -22,6 +22,7 @@ export function programPane(viewer) {
   const texts = new Texts(viewer, () => draw());
   const space = element("div", { class: "space", role: "list" });
   body.append(space);
+  if (overview.failure) root.append(refusal(overview));
   body.tabIndex = -1;
   body.addEventListener("scroll", () => draw());
 
@@ -74,7 +75,8 @@ export function programPane(viewer) {
     const round = inside ? `round ${Math.floor((step - start) / length) + 1} of ${times}` : plural(length * times, "instruction");
     const toggle = () => {
       rows.toggle(start);
-      draw();
+      if (inside) follow(step);
+      else draw();
     };
     return element("div", { class: `row fold${inside ? " inside" : ""}`, role: "listitem", "data-fold": start },
       element("button", { type: "button", class: "toggle", "aria-expanded": open, click: toggle,
@@ -102,6 +104,12 @@ export function programPane(viewer) {
     if (changed.has("step")) follow(state.step);
   });
   return root;
+}
+
+/** The instruction that was not executed. @param {import("./overview.js").Overview} overview */
+function refusal({ failure, steps }) {
+  const place = failure.line ? ` (line ${failure.line})` : "";
+  return element("p", { class: "refused" }, element("span", { class: "number" }, String(steps)), `✕ ${failure.instruction || "kernel"}: ${failure.message}${place}`);
 }
 
 /**
@@ -134,13 +142,13 @@ class Texts {
   of(step) {
     const block = Math.floor(step / BLOCK);
     const known = this.blocks.get(block);
-    if (known) return known[step % BLOCK] ?? "";
+    if (known) return known[step % BLOCK] ?? this.viewer.overview.words(step);
     this.blocks.set(block, []);
     const start = block * BLOCK;
     this.viewer.source.ask({ kind: "texts", start, stop: start + BLOCK }).then((texts) => {
       this.blocks.set(block, texts);
       this.arrived();
     }, (error) => this.viewer.explain(error));
-    return "";
+    return this.viewer.overview.words(step);
   }
 }

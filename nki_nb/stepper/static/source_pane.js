@@ -57,13 +57,13 @@ export function sourcePane(viewer) {
 }
 
 /**
- * Scroll a row of a list into the middle when it is not in sight, without moving the page.
+ * Scroll a row of a list (which it is placed in) into the middle when it is not in sight, without moving the page.
  * @param {HTMLElement} list
  * @param {HTMLElement | undefined} row
  */
 export function reveal(list, row) {
   if (!row) return;
-  const top = row.offsetTop - list.offsetTop;
+  const top = row.offsetTop;
   const room = list.clientHeight - row.offsetHeight * 2;
   if (top < list.scrollTop + row.offsetHeight || top > list.scrollTop + room) list.scrollTop = top - list.clientHeight / 2;
 }

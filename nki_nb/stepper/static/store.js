@@ -7,6 +7,7 @@
  * @property {number | null} tile the tensor that is selected
  * @property {[number, number] | null} element row and column chosen in a matrix
  * @property {any} detail what is known of the step, once it has come
+ * @property {string} trouble why its details cannot be had
  * @property {boolean} playing
  * @property {number} speed steps in a second
  * @property {string} message one line for the reader
@@ -48,5 +49,5 @@ export class Store {
 
 /** @returns {State} */
 export function initialState() {
-  return { step: -1, tile: null, element: null, detail: null, playing: false, speed: 2, message: "" };
+  return { step: -1, tile: null, element: null, detail: null, trouble: "", playing: false, speed: 2, message: "" };
 }

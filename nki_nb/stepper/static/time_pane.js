@@ -259,7 +259,8 @@ class Timeline {
     const blocker = this.time.blocker[step];
     if (blocker < 0) return;
     const { start, held, after } = this.time;
-    const fromX = Math.max(LABELS, this.x(start[blocker] + held[blocker]));
+    const ended = Math.min(start[blocker] + held[blocker], start[step]);
+    const fromX = Math.max(LABELS, this.x(ended));
     const fromY = this.top(blocker) + (this.tall * BAR) / 2;
     const toY = top + (this.tall * BAR) / 2;
     context.strokeStyle = context.fillStyle = this.ink ?? "";
@@ -281,11 +282,13 @@ class Timeline {
 
   /** @param {number} step */
   words(step) {
-    const { start, waited, blocker } = this.time;
+    const { start, held, waited, blocker } = this.time;
     const when = formatTime(start[step]);
-    if (blocker[step] < 0 || waited[step] < 0.5) return `${when} · did not wait`;
-    const { engine, instruction } = this.viewer.overview.planOf(blocker[step]);
-    return `${when} · waited ${formatTime(waited[step])} for ${instruction} ${blocker[step]} (${laneEngine(engine).name})`;
+    const by = blocker[step];
+    if (by < 0 || waited[step] < 0.5) return `${when} · did not wait`;
+    const { engine, instruction } = this.viewer.overview.planOf(by);
+    if (start[by] + held[by] > start[step]) return `${when} · issued after ${instruction} ${by}: transfers are issued one at a time`;
+    return `${when} · waited ${formatTime(waited[step])} for ${instruction} ${by} (${laneEngine(engine).name})`;
   }
 }
 

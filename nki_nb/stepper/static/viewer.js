@@ -37,8 +37,8 @@ export class Viewer {
     if (target === this.state.step || last < 0) return;
     this.asking.abort();
     this.asking = new AbortController();
-    this.store.set({ step: target, message: "", detail: null });
-    this.ask({ kind: "step", step: target }).then((detail) => this.store.set({ detail }), (error) => this.explain(error));
+    this.store.set({ step: target, message: "", detail: null, trouble: "" });
+    this.ask({ kind: "step", step: target }).then((detail) => this.store.set({ detail }), (error) => this.missing(error));
   }
 
   /**
@@ -57,6 +57,11 @@ export class Viewer {
   jump(step, otherwise) {
     if (step < 0) this.store.set({ message: otherwise });
     else this.go(step);
+  }
+
+  /** The details of the step cannot be had. @param {Error} error */
+  missing(error) {
+    if (error.name !== "AbortError") this.store.set({ trouble: error.message });
   }
 
   /**

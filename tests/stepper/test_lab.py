@@ -1,0 +1,160 @@
+"""The widget where people use it: JupyterLab 4 in a real browser, on a server of its own on this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from viewing import colours_in, eventually, lines_of, row_of, step_of, title_of, written_tiles
+
+CELL = """\
+%%nki c = matmul(lhsT, rhs) --target trn2 --view step
+@nki.jit
+def matmul(lhsT, rhs):
+    K, M = lhsT.shape
+    N = rhs.shape[1]
+    acc = nl.ndarray((M, N), dtype=nl.float32, buffer=nl.psum)
+    for k in range(0, K, 128):
+        w = nl.load(lhsT[k:k + 128, :])
+        x = nl.load(rhs[k:k + 128, :])
+        nisa.nc_matmul(dst=acc, stationary=w, moving=x, accumulate=(k > 0))
+    y = nl.ndarray((M, N), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=y, src=acc)
+    out = nl.ndarray((M, N), dtype=nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=y)
+    return out
+"""
+BROKEN = CELL.replace("dst=y, src=acc", "dst=y[:, 0:8], src=acc")
+SETUP = """\
+%load_ext nki_nb
+import numpy as np
+lhsT, rhs = np.ones((256, 72), np.float32), np.ones((256, 200), np.float32)
+"""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A JupyterLab with its own settings; the address of its files, and the folder that they are in."""
+    if importlib.util.find_spec("jupyterlab") is None:
+        pytest.skip("the notebook test needs JupyterLab: pip install jupyterlab")
+    home = tmp_path_factory.mktemp("lab")
+    folder = home / "notebooks"
+    folder.mkdir()
+    settings = home / "config_dir/lab/user-settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('{"fetchNews": "false", "checkForUpdates": false}')
+    token, port = secrets.token_hex(16), _free_port()
+    kinds = ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR")
+    own = {f"JUPYTER_{kind}": str(home / kind.lower()) for kind in kinds} | {"IPYTHONDIR": str(home / "ipython")}
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}",
+               "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}",
+               "--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]  # fmt: skip
+    with (home / "log").open("w") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | own)
+    try:
+        root = f"http://127.0.0.1:{port}"
+        assert eventually(lambda: _answers(f"{root}/api/status?token={token}"), 30), (home / "log").read_text()
+        yield f"{root}/lab/tree/{{name}}?token={token}&reset", folder
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _answers(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(address, timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        time.sleep(0.1)
+        return False
+
+
+def _write(folder: Path, name: str, *cells: str) -> None:
+    made = [{"cell_type": "code", "id": f"cell{i}", "metadata": {}, "source": text, "outputs": [], "execution_count": None}
+            for i, text in enumerate(cells)]  # fmt: skip
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    (folder / name).write_text(json.dumps({"cells": made, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}))
+
+
+def _runs(page: Any) -> bool:
+    """Run the first cell; false while its kernel is not ready and JupyterLab drops the request."""
+    page.click(".jp-Notebook .jp-Cell >> nth=0 >> .cm-content")
+    page.keyboard.press("Shift+Enter")
+    prompt = page.locator(".jp-Notebook .jp-InputPrompt").first
+    return eventually(lambda: any(c.isdigit() for c in prompt.inner_text()), 1.5)
+
+
+def _run(browser: Any, lab: tuple[str, Path], name: str, *cells: str) -> Any:
+    """Open a notebook and run its cells one after another."""
+    address, folder = lab
+    _write(folder, name, *cells)
+    page = browser.new_page(viewport={"width": 1500, "height": 950})
+    page.set_default_timeout(20_000)
+    page.goto(address.format(name=name))
+    page.wait_for_selector(".jp-Notebook .jp-Cell .cm-content")
+    assert eventually(lambda: _runs(page), 20), "the kernel does not run the first cell"
+    for _ in cells[1:]:
+        page.keyboard.press("Shift+Enter")
+    try:
+        page.wait_for_selector(".nki-stepper .row.now")
+    finally:
+        save_picture(page, name)
+    return page
+
+
+def test_stepping_in_jupyterlab(browser: Any, lab: tuple[str, Path]) -> None:
+    page = _run(browser, lab, "step.ipynb", SETUP, CELL)
+    root = page.locator(".nki-stepper")
+    assert root.count() == 1 and step_of(page) == 0
+    root.focus()
+    for step in (1, 2):
+        page.keyboard.press("ArrowRight")
+        assert step_of(page) == row_of(page) == step
+    assert eventually(lambda: title_of(page) == "nc_matmul")
+    assert lines_of(page) == [10]
+    assert written_tiles(page) == ["acc"]
+    page.wait_for_selector(".bar.now")
+    page.wait_for_timeout(200)
+    assert colours_in(page, ".timeline") > 8
+    assert colours_in(page, ".memory .psum") > 3
+    assert page.evaluate("getComputedStyle(document.querySelector('.nki-stepper .panes')).display") == "grid"
+    save_picture(page, "lab-light")
+    page.keyboard.press("Home")
+    assert step_of(page) == 0
+    page.keyboard.press("b")  # would insert a cell, if the notebook heard it
+    assert page.locator(".jp-Notebook .jp-Cell").count() == 3
+    page.evaluate("document.body.dataset.jpThemeLight = 'false'")
+    assert page.get_attribute(".nki-stepper", "data-theme") == "dark"
+    page.close()
+
+
+def test_a_failure_opens_the_stepper_where_it_happened(browser: Any, lab: tuple[str, Path]) -> None:
+    page = _run(browser, lab, "failure.ipynb", SETUP, BROKEN)
+    assert page.locator(".nki-stepper .banner.fault").count() == 1
+    assert step_of(page) == 5
+    assert page.locator(".line.fault[data-line='12']").count() == 1
+    page.close()
+
+
+def save_picture(page: Any, name: str) -> None:
+    """Keep a screenshot to look at, where the environment names a folder for them."""
+    folder = os.environ.get("NKI_NB_SCREENSHOTS")
+    if folder:
+        page.screenshot(path=Path(folder) / f"{name}.png")
