@@ -70,7 +70,6 @@ HINTS: dict[str, dict[str, str]] = {
         "par_dim": "dimension 0 of an SBUF or PSUM tensor is the partition dimension: nl.ndarray((128, 512), …)",
         "spmd_dim": "kernel[n](…) sets the logical cores",
         "nc": "kernel[n](…) sets the logical cores",
-        "dynamic_range": _LOOP,
         "loop_reduce": _LOOP,
         "mask": "clamp the size: size = min(128, n - start), then t[0:size]",
         "load_transpose": "nl.load_transpose2d, or nisa.dma_transpose",
@@ -86,15 +85,13 @@ HINTS: dict[str, dict[str, str]] = {
 
 LATER: dict[str, tuple[str, ...]] = {
     "nki.isa": (
-        "activate2", "core_barrier", "dma_compute", "dropout", "exponential", "local_gather", "max8", "nc_find_index8",
-        "nc_match_replace8", "nc_matmul_mx", "nc_n_gather", "nonzero_with_count", "quantize_mx", "rand2", "rand_get_state",
-        "rand_set_state", "range_select", "register_alloc", "register_load", "register_move", "register_store", "rng",
-        "scalar_load", "scalar_store", "sendrecv", "sequence_bounds", "set_rng_seed", "tensor_partition_reduce",
-        "tensor_scalar_cumulative", "topk", "NkiScalar", "VirtualRegister",
+        "activate2", "core_barrier", "dropout", "nc_matmul_mx", "quantize_mx", "rand2", "rand_get_state", "rand_set_state",
+        "rng", "sendrecv",
+        "set_rng_seed", "topk",
     ),
     "nki.language": (
-        "alloc_blocks", "alloc_tiles", "average", "blocks", "dropout", "fori_loop", "gather_flattened", "NkiBlockGrid",
-        "NkiGrid", "NkiTileGrid", "rand", "random_seed", "shared_constant", "tiles", "while_loop",
+        "alloc_blocks", "alloc_tiles", "average", "blocks", "dropout", "gather_flattened", "NkiBlockGrid",
+        "NkiGrid", "NkiTileGrid", "rand", "random_seed", "tiles",
     ),
     "nki": ("collectives",),
 }  # fmt: skip

@@ -8,13 +8,13 @@ from __future__ import annotations
 import dataclasses
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from nki_sim.dtypes import DType
+from nki_sim.dtypes import Array, DType
 from nki_sim.errors import (
     Broken,
     Diagnosis,
@@ -34,6 +34,7 @@ from nki_sim.memory import FULL, NONE, Allocation, Memory, MemoryRegion, Storage
 from nki_sim.ops import UnknownOperatorError
 from nki_sim.program import ABSENT, SCALAR, Plan, Program, Slot
 from nki_sim.psum import Accumulation, State
+from nki_sim.scalars import RuntimeScalar
 from nki_sim.source import Site, call_chain, call_sites
 from nki_sim.tensor import NkiTensor, OutOfRangeError, resolve, span
 
@@ -72,6 +73,13 @@ OPERATOR = Rule(
     "an operator is a function of nki.language, such as nl.add",
     page=page("api/nki.api.shared.html"),
 )
+LOOP_SCOPE = Rule(
+    "lang.loop_body_tensor_scope",
+    "a tensor made in the body of a loop is used in that body only",
+    why="the body is built once and runs any number of times, also none",
+    fix="allocate it before the loop and write it in the body",
+    page=page("deep-dives/nki-dynamic-loops.html"),
+)
 NOT_A_TILE = Rule(
     "kernel.operand_type", "an operand is a tensor of this kernel", page=page("get-started/nki-language-guide.html")
 )
@@ -93,10 +101,19 @@ class Machine:
         self.program = Program()
         self.program.allocations = self.memory.allocations
         self.report = Report()
+        self.constants: dict[int, Array] = {}
+        """Values of the constants in HBM, by allocation number."""
         self.registers: dict[str, Any] = {}
         """Accumulator registers per engine (:mod:`nki_sim.isa.accumulator`)."""
         self.dependencies: list[tuple[int, tuple[int, ...], dependency | None]] = []
-        self.printed: list[str] = []
+        self.round: list[tuple[Instruction, int] | Callable[[], None]] | None = None
+        """What a loop's body does, while it is traced: to be done again in each further round (:mod:`nki_sim.loops`)."""
+        self.scopes: tuple[object, ...] = ()
+        """The loops whose bodies are being traced, outermost first."""
+        self.in_order = 0
+        """How many ``nl.no_reorder`` blocks are open."""
+        self._again: int | None = None
+        self._scoped = False
         self._muted = False
         self._plans: dict[Any, tuple[int, Plan]] = {}
         self._targets: dict[type[Instruction], tuple[Any, Any]] = {}
@@ -112,6 +129,15 @@ class Machine:
         storage.allocation.caller = caller
         if region is MemoryRegion.psum:
             storage.accumulation = Accumulation()
+        return NkiTensor.fresh(storage, self.memory)
+
+    def constant(self, values: Array, dtype: DType) -> NkiTensor:
+        """A tensor in shared HBM that holds ``values`` from the start."""
+        site, caller = call_sites()
+        storage = self.memory.adopt(np.ascontiguousarray(values), dtype, "", role="constant")
+        allocation = storage.allocation
+        allocation.site, allocation.caller, allocation.born = site, caller, len(self.program)
+        self.constants[allocation.id] = values.copy()
         return NkiTensor.fresh(storage, self.memory)
 
     # -- issue -------------------------------------------------------------------------------------------------------
@@ -137,9 +163,27 @@ class Machine:
             except UnknownOperatorError as error:
                 raise self.error(ins, OPERATOR, Broken(str(error), "op", error=NkiTypeError)) from None
         number, plan = found
+        if self._scoped and self._again is None:
+            self._check_scopes(ins)
         step = ins.step = len(self.program)
         self._run(ins, plan, values)
         self._record(ins, number, values, step)
+        if self.round is not None:
+            self.round.append((ins, self.program.site_number(step)))
+
+    def effect(self, action: Callable[[], None]) -> None:
+        """Do what is no instruction, now and in each further round of the loop being traced."""
+        action()
+        if self.round is not None:
+            self.round.append(action)
+
+    def repeat(self, ins: Instruction, site: int) -> None:
+        """Issue an instruction of a loop's body again, in a further round."""
+        self._again = site
+        try:
+            ins.__post_init__()
+        finally:
+            self._again = None
 
     def _run(self, ins: Instruction, plan: Plan, values: tuple[Any, ...]) -> None:
         for i in plan.runtime:
@@ -179,8 +223,13 @@ class Machine:
                 flat.append(ABSENT)
                 flat.append(0)
             else:
+                if isinstance(value, RuntimeScalar):
+                    value = value.value
                 flat.append(SCALAR)
                 flat.append(program.constant(value))
+        if self._again is not None:
+            program.append(number, self._again, flat)
+            return
         frame = sys._getframe(4)  # _record, issue, __post_init__, __init__, then whoever called the class
         while frame.f_globals.get("__name__", "")[:7] == "nki_sim" and frame.f_back is not None:
             frame = frame.f_back
@@ -229,9 +278,35 @@ class Machine:
         self.program.plans.append(plan)
         return len(self.program.plans) - 1, plan
 
+    def _check_scopes(self, ins: Instruction) -> None:
+        for name, tile in ins.tiles():
+            for tensor in (tile, tile.dynamic.index if tile.dynamic is not None else None):
+                if not isinstance(tensor, NkiTensor):
+                    continue
+                owner = tensor.storage.allocation.loop
+                if owner is not None and owner not in self.scopes:
+                    label = tensor.storage.allocation.label
+                    raise self.error(
+                        ins, LOOP_SCOPE, Broken(f"{name} uses {label}, made in the body of a loop that is over", name)
+                    )
+
+    def close_scope(self, loop: object, first: int) -> None:
+        """The tensors allocated since number ``first`` belong to a loop's body."""
+        for allocation in self.memory.allocations[first:]:
+            if allocation.loop is None:
+                allocation.loop = loop
+                self._scoped = True
+
     def _check_operand(self, ins: Instruction, name: str, value: Any, spec: OperandSpec) -> None:
         if spec.internal:
             return
+        if spec.register and not isinstance(value, RuntimeScalar) and not (spec.scalar and isinstance(value, int)):
+            raise self.error(ins, type(ins).space_rule(name), Broken(f"{name} is {_kind_of(value)}", name, error=NkiTypeError))
+        if isinstance(value, RuntimeScalar):
+            if spec.register:
+                return
+            fix = "put it into a tile first: nisa.register_store(<(1, 1) tile>, reg)"
+            raise self.error(ins, NOT_A_TILE, Broken(f"{name} is {value.words()}", name, fix=fix, error=NkiTypeError))
         if isinstance(value, NkiTensor):
             if value.memory is not self.memory:
                 fix = "tensors belong to one run: allocate or load it in this kernel"
@@ -332,9 +407,14 @@ class Machine:
             instruction=type(ins).__name__,
             operand_words=words,
             notes=notes,
-            sites=tuple(call_chain(2)),
+            sites=(*self._site_again(), *call_chain(2)),
             step=ins.step if ins.step >= 0 else len(self.program),
         )
+
+    def _site_again(self) -> tuple[Site, ...]:
+        """The line of an instruction that a loop repeats, which is not on the stack."""
+        found = None if self._again is None else self.program.sites[self._again]
+        return () if found is None else (found,)
 
     def error(self, ins: Instruction, rule: Rule, broken: Broken) -> NkiError:
         """The exception for a broken rule; the caller raises it."""

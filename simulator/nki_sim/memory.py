@@ -147,6 +147,7 @@ class Allocation:
         address: explicit (partition, byte) or ``None``.
         born, last: program step at allocation, and of the last use (-1: never used).
         placed: byte within the partition, once known.
+        loop: the loop at run time in whose body it was made, once that is over.
         row_bytes: bytes in each partition (all bytes for HBM).
     """
 
@@ -162,6 +163,7 @@ class Allocation:
     last: int = -1
     placed: int | None = None
     caller: Site | None = None
+    loop: object | None = None
     row_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -377,11 +379,9 @@ class Memory:
             return dtype
         return TABLE["float32"]
 
-    def adopt(self, array: Array, dtype: DType, name: str, writable: bool = True) -> Storage:
-        """An input tensor over the caller's C-contiguous array, which is not written until a run ends well."""
-        allocation = Allocation(
-            len(self.allocations), MemoryRegion.shared_hbm, array.shape, dtype, name, None, "input", None, 0
-        )
+    def adopt(self, array: Array, dtype: DType, name: str, writable: bool = True, role: str = "input") -> Storage:
+        """An HBM tensor over a C-contiguous array of the host's, which is not written until a run ends well."""
+        allocation = Allocation(len(self.allocations), MemoryRegion.shared_hbm, array.shape, dtype, name, None, role, None, 0)
         self.allocations.append(allocation)
         stored = self.stored(dtype)
         own = array if stored is dtype else array.astype(np.float32)

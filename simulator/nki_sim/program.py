@@ -172,6 +172,10 @@ class Program:
     def plan_at(self, index: int) -> Plan:
         return self.plans[self._plan[index]]
 
+    def site_number(self, index: int) -> int:
+        """The number of a step's call site."""
+        return self._site[index]
+
     def site_at(self, index: int) -> Site | None:
         number = self._site[index]
         return self.sites[number] if number >= 0 else None

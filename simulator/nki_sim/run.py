@@ -89,7 +89,7 @@ class Run:
         """
         if not self.inputs and any(a.role == "input" for a in self.program.allocations):
             raise ValueError("this run did not keep its inputs: run it with nki_sim.run(kernel, …)")
-        return Replay(self.machine, self.inputs)
+        return Replay(self.machine, {**self.inputs, **self.machine.constants})
 
     @property
     def outputs(self) -> tuple[Any, ...]:

@@ -892,6 +892,10 @@ def check_scalar_index(base: NkiTensor, index: Any) -> None:
             raise base._error(AP_SCALAR, f"index is {index.words()}")
     elif not getattr(index, "is_register", False):
         raise base._error(AP_SCALAR, f"index of type {type(index).__name__}", NkiTypeError)
+    elif getattr(index, "is_comparison", False):
+        raise base._error(AP_SCALAR, f"index is {index.words()}", NkiTypeError)
+    elif base.on_chip and getattr(index, "dtype", "") == "int64":
+        raise base._error(AP_SCALAR, "a 64-bit scalar indexes a tensor in SBUF or PSUM; only HBM takes one")
 
 
 class OutOfRangeError(Exception):

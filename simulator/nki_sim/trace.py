@@ -44,7 +44,7 @@ class Replay:
 
     Args:
         machine: the machine that recorded it; only its plans, registers and record are used.
-        inputs: the kernel's input values, by allocation number.
+        inputs: the values of the kernel's inputs and constants, by allocation number.
     """
 
     machine: Machine

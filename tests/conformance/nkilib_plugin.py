@@ -121,6 +121,7 @@ def _namespace() -> None:
     builtin = _module("nki.builtin")
     nki.builtin, nki.tensor, nki.dtype = builtin, tensor, names  # type: ignore[attr-defined]
     sys.modules["nki.dtype"] = names
+    nki.language.dtypes = names  # type: ignore[attr-defined]
     nki.isa.constants = constants  # type: ignore[attr-defined]
     nki.cpu_simulate = _CpuSimulate  # type: ignore[attr-defined]
     collectives = _module("nki.collectives", ReplicaGroup=type("ReplicaGroup", (), {}))

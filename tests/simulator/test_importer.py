@@ -19,9 +19,7 @@ def world(tmp_path):
     def python(text):
         env = {k: v for k, v in os.environ.items() if not k.startswith("NEURON")}
         env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), SOURCE])
-        done = subprocess.run(
-            [sys.executable, "-c", text], capture_output=True, text=True, env=env, cwd=tmp_path, timeout=60
-        )
+        done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, env=env, cwd=tmp_path, timeout=60)
         assert done.returncode == 0, done.stderr
         return done.stdout.split()
 

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(nki_sim.__file__).parent
 ORDER = [
-    "hw", "dtypes", "ops", "source", "errors", "config", "memory", "tensor", "context", "psum", "isa", "program",
+    "hw", "dtypes", "ops", "source", "errors", "config", "memory", "tensor", "context", "scalars", "psum", "isa", "program",
     "regions", "machine", "timing", "trace", "placement", "lang", "calls", "hints", "importer", "arrays", "run", "kernel",
     "lint", "api",
 ]  # fmt: skip

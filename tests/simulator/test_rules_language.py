@@ -331,6 +331,7 @@ def test_accepts(case, target, bad):
 
 def test_a_store_of_every_kind_of_tile():
     """The helper of the rule tests itself: SBUF and PSUM tiles come out as they went in."""
+
     def kernel(a):
         p = ps(*a.shape)
         nisa.tensor_copy(dst=p, src=nl.load(a))

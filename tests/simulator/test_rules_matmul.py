@@ -49,9 +49,7 @@ def _(bad):
 @book.breaks("nc_matmul.k_le_128")
 def _(bad):
     p, k = ps(32, 16), 65 if bad else 64
-    nisa.nc_matmul(
-        dst=p, stationary=x(k, 32), moving=x(k, 16, at=1), tile_position=(0, 0), tile_size=(64, 64)
-    )
+    nisa.nc_matmul(dst=p, stationary=x(k, 32), moving=x(k, 16, at=1), tile_position=(0, 0), tile_size=(64, 64))
     return p, product(k, 32, 16)
 
 
@@ -65,9 +63,7 @@ def _(bad):
 @book.breaks("nc_matmul.stationary_free_le_128")
 def _(bad):
     p, m = ps(128, 16), 128 if bad else 64
-    nisa.nc_matmul(
-        dst=p[0:m, :], stationary=x(64, m), moving=x(64, 16, at=1), tile_position=(0, 0), tile_size=(64, 64)
-    )
+    nisa.nc_matmul(dst=p[0:m, :], stationary=x(64, m), moving=x(64, 16, at=1), tile_position=(0, 0), tile_size=(64, 64))
     return p[0:64, :], product(64, 64, 16)
 
 
@@ -172,9 +168,7 @@ def packed(k, m, n):
 @book.breaks("nc_matmul.perf_mode_gen", on="trn1", elsewhere="trn2 trn3")
 def _(bad):
     p, two, mode = ps(16, 64), (2,) if bad else (), DOUBLE if bad else nisa.matmul_perf_mode.none
-    nisa.nc_matmul(
-        dst=p, stationary=x(8, *two, 16, dt=FP8), moving=x(8, *two, 64, at=1, dt=FP8), perf_mode=mode
-    )
+    nisa.nc_matmul(dst=p, stationary=x(8, *two, 16, dt=FP8), moving=x(8, *two, 64, at=1, dt=FP8), perf_mode=mode)
     return p, packed(8, 16, 64) if bad else product(8, 16, 64)
 
 
@@ -202,9 +196,7 @@ def _(bad):
 @book.breaks("nc_matmul.double_row.first_free_dim_2", on="trn2 trn3")
 def _(bad):
     p, three = ps(16, 64), 3 if bad else 2
-    nisa.nc_matmul(
-        dst=p, stationary=x(8, three, 16, dt=FP8), moving=x(8, three, 64, at=1, dt=FP8), perf_mode=DOUBLE
-    )
+    nisa.nc_matmul(dst=p, stationary=x(8, three, 16, dt=FP8), moving=x(8, three, 64, at=1, dt=FP8), perf_mode=DOUBLE)
     return p, packed(8, 16, 64)
 
 

@@ -137,9 +137,7 @@ def _(bad):
 @book.breaks("activation.reduce_res_shape")
 def _(bad):
     t, total = sb(16, 8), sb(16, 8 if bad else 1)
-    nisa.activation(
-        dst=t, op=nl.square, data=x(16, 8), reduce_op=nl.add, reduce_res=total, reduce_cmd=reduce_cmd.reset_reduce
-    )
+    nisa.activation(dst=t, op=nl.square, data=x(16, 8), reduce_op=nl.add, reduce_res=total, reduce_cmd=reduce_cmd.reset_reduce)
     return total, (v(16, 8) ** 2).sum(1, keepdims=True)
 
 

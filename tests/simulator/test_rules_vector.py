@@ -379,9 +379,7 @@ def _(bad):
 @book.breaks("tensor_scalar.scalar_engine_combos", on="trn2")
 def _(bad):
     t = sb(16, 8)
-    nisa.tensor_scalar(
-        dst=t, data=x(16, 8), op0=nl.maximum if bad else nl.add, operand0=8.0, engine=engine.scalar
-    )
+    nisa.tensor_scalar(dst=t, data=x(16, 8), op0=nl.maximum if bad else nl.add, operand0=8.0, engine=engine.scalar)
     return t, v(16, 8) + 8
 
 
@@ -396,9 +394,7 @@ def _(bad):
 def _(bad):
     t = sb(16, 8)
     nisa.memset(dst=t, value=4.0)
-    nisa.tensor_scalar(
-        dst=t, data=t, op0=nl.add if bad else nl.rsqrt, operand0=0.0, engine=engine.gpsimd
-    )
+    nisa.tensor_scalar(dst=t, data=t, op0=nl.add if bad else nl.rsqrt, operand0=0.0, engine=engine.gpsimd)
     return t, 0.5
 
 
@@ -415,9 +411,7 @@ def _(bad):
 @book.breaks("scalar_tensor_tensor.arith_only")
 def _(bad):
     t, op = sb(16, 8), nl.bitwise_or if bad else nl.subtract
-    nisa.scalar_tensor_tensor(
-        dst=t, data=x(16, 8), op0=nl.multiply, operand0=2.0, op1=op, operand1=x(16, 8, at=1)
-    )
+    nisa.scalar_tensor_tensor(dst=t, data=x(16, 8), op0=nl.multiply, operand0=2.0, op1=op, operand1=x(16, 8, at=1))
     return t, 2 * v(16, 8) - v(16, 8, at=1)
 
 
@@ -431,18 +425,14 @@ def _(bad):
 @book.breaks("scalar_tensor_tensor.operand0")
 def _(bad):
     t, column = sb(16, 8), x(16, 8 if bad else 1, at=2)
-    nisa.scalar_tensor_tensor(
-        dst=t, data=x(16, 8), op0=nl.multiply, operand0=column, op1=nl.add, operand1=x(16, 8, at=1)
-    )
+    nisa.scalar_tensor_tensor(dst=t, data=x(16, 8), op0=nl.multiply, operand0=column, op1=nl.add, operand1=x(16, 8, at=1))
     return t, v(16, 1, at=2) * v(16, 8) + v(16, 8, at=1)
 
 
 @book.breaks("scalar_tensor_tensor.not_both_psum")
 def _(bad):
     t, other = sb(16, 8), x(16, 8, at=1, buffer=PSUM if bad else SBUF)
-    nisa.scalar_tensor_tensor(
-        dst=t, data=x(16, 8, buffer=PSUM), op0=nl.multiply, operand0=2.0, op1=nl.add, operand1=other
-    )
+    nisa.scalar_tensor_tensor(dst=t, data=x(16, 8, buffer=PSUM), op0=nl.multiply, operand0=2.0, op1=nl.add, operand1=other)
     return t, 2 * v(16, 8) + v(16, 8, at=1)
 
 
@@ -556,9 +546,7 @@ def _(bad):
 def _(bad):
     t, total, dt = sb(16, 8, dt=I32), sb(16, 1), I32
     op, operand = (nl.bitwise_and, 1) if bad else (nl.minimum, 1.0)
-    nisa.tensor_scalar_reduce(
-        dst=t, data=x(16, 8, dt=dt), op0=op, operand0=operand, reduce_op=nl.add, reduce_res=total
-    )
+    nisa.tensor_scalar_reduce(dst=t, data=x(16, 8, dt=dt), op0=op, operand0=operand, reduce_op=nl.add, reduce_res=total)
     return total, np.minimum(v(16, 8), 1).sum(1, keepdims=True)
 
 
@@ -592,9 +580,7 @@ def _(bad):
 def _(bad):
     t, total = sb(16, 8), sb(16, 1)
     for operand in (0.0, 2.0 if bad else 0.0):
-        nisa.tensor_scalar_reduce(
-            dst=t, data=x(16, 8), op0=nl.abs, operand0=operand, reduce_op=nl.add, reduce_res=total
-        )
+        nisa.tensor_scalar_reduce(dst=t, data=x(16, 8), op0=nl.abs, operand0=operand, reduce_op=nl.add, reduce_res=total)
     return total, v(16, 8).sum(1, keepdims=True)
 
 
@@ -638,9 +624,7 @@ def _(bad):
 @book.breaks("vector.accumulators_shared")
 def _(bad):
     t, total = sb(16, 8), sb(16, 1)
-    nisa.select_reduce(
-        dst=t, predicate=odd(16, 8), on_true=x(16, 8), on_false=0.0, reduce_cmd=reduce_cmd.reset_reduce
-    )
+    nisa.select_reduce(dst=t, predicate=odd(16, 8), on_true=x(16, 8), on_false=0.0, reduce_cmd=reduce_cmd.reset_reduce)
     command = reduce_cmd.reduce if bad else reduce_cmd.reset_reduce
     nisa.tensor_scalar_reduce(
         dst=t, data=x(16, 8), op0=nl.add, operand0=1.0, reduce_op=nl.add, reduce_res=total, reduce_cmd=command
@@ -689,9 +673,7 @@ def _(bad):
 @book.breaks("select_reduce.predicate_dtype")
 def _(bad):
     t = sb(16, 8)
-    nisa.select_reduce(
-        dst=t, predicate=odd(16, 8, dt=nl.uint32 if bad else nl.uint16), on_true=x(16, 8, at=1), on_false=9.0
-    )
+    nisa.select_reduce(dst=t, predicate=odd(16, 8, dt=nl.uint32 if bad else nl.uint16), on_true=x(16, 8, at=1), on_false=9.0)
     return t, np.where(v(16, 8) % 2 == 1, v(16, 8, at=1), 9)
 
 
@@ -781,18 +763,14 @@ def _(bad):
 @book.breaks("tensor_tensor_scan.initial")
 def _(bad):
     t, first = sb(16, 8), x(16, 2 if bad else 1)
-    nisa.tensor_tensor_scan(
-        dst=t, data0=one(16, 8), data1=x(16, 8, at=1), initial=first, op0=nl.multiply, op1=nl.add
-    )
+    nisa.tensor_tensor_scan(dst=t, data0=one(16, 8), data1=x(16, 8, at=1), initial=first, op0=nl.multiply, op1=nl.add)
     return t, summed(16, 8) + v(16, 1)
 
 
 @book.breaks("tensor_tensor_scan.not_both_psum")
 def _(bad):
     t, data1 = sb(16, 8), x(16, 8, at=1, buffer=PSUM if bad else SBUF)
-    nisa.tensor_tensor_scan(
-        dst=t, data0=one(16, 8, buffer=PSUM), data1=data1, initial=0.0, op0=nl.multiply, op1=nl.add
-    )
+    nisa.tensor_tensor_scan(dst=t, data0=one(16, 8, buffer=PSUM), data1=data1, initial=0.0, op0=nl.multiply, op1=nl.add)
     return t, summed(16, 8)
 
 

@@ -7,20 +7,33 @@ from nki_sim.isa.affine_select import affine_select
 from nki_sim.isa.base import Instruction
 from nki_sim.isa.bn_aggr import bn_aggr
 from nki_sim.isa.bn_stats import bn_stats
+from nki_sim.isa.dma_compute import dma_compute
 from nki_sim.isa.dma_copy import dma_copy
 from nki_sim.isa.dma_transpose import dma_transpose
+from nki_sim.isa.exponential import exponential
 from nki_sim.isa.iota import iota
+from nki_sim.isa.local_gather import local_gather
+from nki_sim.isa.max8 import max8
 from nki_sim.isa.memset import memset
+from nki_sim.isa.nc_find_index8 import nc_find_index8
+from nki_sim.isa.nc_match_replace8 import nc_match_replace8
 from nki_sim.isa.nc_matmul import nc_matmul
+from nki_sim.isa.nc_n_gather import nc_n_gather
 from nki_sim.isa.nc_stream_shuffle import nc_stream_shuffle
 from nki_sim.isa.nc_transpose import nc_transpose
+from nki_sim.isa.nonzero_with_count import nonzero_with_count
+from nki_sim.isa.range_select import range_select
 from nki_sim.isa.reciprocal import reciprocal
+from nki_sim.isa.registers import register_load, register_move, register_store, scalar_load, scalar_store
 from nki_sim.isa.scalar_tensor_tensor import scalar_tensor_tensor
 from nki_sim.isa.select_reduce import select_reduce
+from nki_sim.isa.sequence_bounds import sequence_bounds
 from nki_sim.isa.tensor_copy import tensor_copy
 from nki_sim.isa.tensor_copy_predicated import tensor_copy_predicated
+from nki_sim.isa.tensor_partition_reduce import tensor_partition_reduce
 from nki_sim.isa.tensor_reduce import tensor_reduce
 from nki_sim.isa.tensor_scalar import tensor_scalar
+from nki_sim.isa.tensor_scalar_cumulative import tensor_scalar_cumulative
 from nki_sim.isa.tensor_scalar_reduce import tensor_scalar_reduce
 from nki_sim.isa.tensor_tensor import tensor_tensor
 from nki_sim.isa.tensor_tensor_scan import tensor_tensor_scan
@@ -33,20 +46,37 @@ INSTRUCTIONS: dict[str, type[Instruction]] = {
         affine_select,
         bn_aggr,
         bn_stats,
+        dma_compute,
         dma_copy,
         dma_transpose,
+        exponential,
         iota,
+        local_gather,
+        max8,
         memset,
+        nc_find_index8,
+        nc_match_replace8,
         nc_matmul,
+        nc_n_gather,
         nc_stream_shuffle,
         nc_transpose,
+        nonzero_with_count,
+        range_select,
         reciprocal,
+        register_load,
+        register_move,
+        register_store,
+        scalar_load,
+        scalar_store,
         scalar_tensor_tensor,
         select_reduce,
+        sequence_bounds,
         tensor_copy,
         tensor_copy_predicated,
+        tensor_partition_reduce,
         tensor_reduce,
         tensor_scalar,
+        tensor_scalar_cumulative,
         tensor_scalar_reduce,
         tensor_tensor,
         tensor_tensor_scan,
@@ -62,20 +92,37 @@ __all__ = [
     "affine_select",
     "bn_aggr",
     "bn_stats",
+    "dma_compute",
     "dma_copy",
     "dma_transpose",
+    "exponential",
     "iota",
+    "local_gather",
+    "max8",
     "memset",
+    "nc_find_index8",
+    "nc_match_replace8",
     "nc_matmul",
+    "nc_n_gather",
     "nc_stream_shuffle",
     "nc_transpose",
+    "nonzero_with_count",
+    "range_select",
     "reciprocal",
+    "register_load",
+    "register_move",
+    "register_store",
+    "scalar_load",
+    "scalar_store",
     "scalar_tensor_tensor",
     "select_reduce",
+    "sequence_bounds",
     "tensor_copy",
     "tensor_copy_predicated",
+    "tensor_partition_reduce",
     "tensor_reduce",
     "tensor_scalar",
+    "tensor_scalar_cumulative",
     "tensor_scalar_reduce",
     "tensor_tensor",
     "tensor_tensor_scan",

@@ -62,6 +62,7 @@ class OperandSpec:
     column: bool = False
     internal: bool = False
     none: bool = False
+    register: bool = False
 
 
 def _operand(spec: OperandSpec, default: Any) -> Any:
@@ -100,11 +101,16 @@ def immediate(rule: str, *, default: Any = dataclasses.MISSING) -> Any:
     return _operand(OperandSpec("read", (), rule, scalar=True), default)
 
 
+def register(rule: str, *, access: str = "read", number: bool = False) -> Any:
+    """A register of a sequencer; ``number``: or a compile-time number."""
+    return _operand(OperandSpec(access, (), rule, scalar=number, register=True), dataclasses.MISSING)
+
+
 T = TypeVar("T", bound="type[Any]")
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-@dataclass_transform(eq_default=False, field_specifiers=(read, write, update, column, scalar_or_tile, immediate))
+@dataclass_transform(eq_default=False, field_specifiers=(read, write, update, column, scalar_or_tile, immediate, register))
 def instruction(cls: T) -> T:
     """Make a class an instruction: constructor from its fields, operands and rules collected."""
     made: Any = dataclass(eq=False, repr=False)(cls)
@@ -130,6 +136,9 @@ _REGION_NAMES = {
     MemoryRegion.private_hbm: "HBM",
     MemoryRegion.shared_hbm: "HBM",
 }
+
+
+_REGISTER_FIX = "reg = nisa.register_alloc(); nisa.register_load(reg, <(1, 1) tile>)"
 
 
 class Instruction:
@@ -179,6 +188,9 @@ class Instruction:
         """The rule about where ``operand`` may live."""
         spec = cls.specs[operand]
         names = list(dict.fromkeys(_REGION_NAMES[s] for s in spec.spaces))
+        if spec.register:
+            words = f"{operand} is a register" + (", or a compile-time number" if spec.scalar else "")
+            return Rule(spec.rule, words, fix=_REGISTER_FIX, page=isa_page(cls.__name__))
         if not names:
             fix = "write a number; what a tile holds is not known while the kernel is built"
             return Rule(spec.rule, f"{operand} is a compile-time number", fix=fix, page=isa_page(cls.__name__))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from nki_sim.errors import Broken
@@ -42,3 +43,15 @@ def one_of_commands(command: reduce_cmd, *allowed: reduce_cmd) -> Broken | None:
     if command not in allowed:
         return Broken(f"reduce_cmd {command.name} is none of {names}", "reduce_cmd")
     return None
+
+
+def between_8_and_16384(ins: Instruction, operand: str) -> Broken | None:
+    """The elements per partition that the eight-value instructions of the Vector Engine take."""
+    n = math.prod(getattr(ins, operand).shape[1:])
+    return None if 8 <= n <= 16384 else Broken(f"{operand} has {n} elements per partition", operand)
+
+
+def eight_columns(ins: Instruction, data: str, operand: str) -> Broken | None:
+    """A tile of shape (data's partitions, 8)."""
+    rows, shape = getattr(ins, data).shape[0], getattr(ins, operand).shape
+    return None if shape == (rows, 8) else Broken(f"{operand} has shape {shape}, not ({rows}, 8)", operand)

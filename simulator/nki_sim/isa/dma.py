@@ -112,7 +112,9 @@ class Rows:
         inside = (rows >= 0) & (rows < min(self.size, self.whole))
         if not inside.all() and not self.skip:
             raise OutOfRangeError(int(rows[~inside][0]), self.size)
-        table = np.lib.stride_tricks.as_strided(anchor, (min(self.size, self.whole), *self.shape[1:]), self.strides)
+        plain = anchor.view(f"u{anchor.itemsize}")  # as_strided does not know ml_dtypes' float8_e5m2
+        table = np.lib.stride_tricks.as_strided(plain, (min(self.size, self.whole), *self.shape[1:]), self.strides)
+        table = table.view(anchor.dtype)
         lanes = np.flatnonzero(inside)
         return table, lanes, rows[lanes]
 

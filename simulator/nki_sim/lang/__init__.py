@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nki_sim import dtypes
-from nki_sim.lang import creation, elementwise, objects, reduction
+from nki_sim.lang import creation, elementwise, loops, objects, reduction
 from nki_sim.lang.creation import copy
 from nki_sim.memory import MemoryRegion
 from nki_sim.ops import BYPASS as bypass  # noqa: N811 - an operator's public name
@@ -15,12 +15,13 @@ _SECTIONS = (
     (objects, "NKIObject affine_range device_print ds is_hbm is_on_chip is_psum is_sbuf no_reorder num_programs program_id "
      "program_ndim sequential_range static_range tile_size"),
     (creation, "broadcast_to copy empty_like expand_dims full hbm load load_transpose2d ndarray ones private_hbm psum sbuf "
-     "shared_hbm shared_identity_matrix store zeros zeros_like"),
+     "shared_constant shared_hbm shared_identity_matrix store zeros zeros_like"),
     (elementwise, "abs abs_max abs_min add arctan bitwise_and bitwise_or bitwise_xor ceil cos divide equal erf erf_dx exp "
      "floor fmod gelu gelu_apprx_sigmoid gelu_apprx_sigmoid_dx gelu_apprx_tanh gelu_dx greater greater_equal invert "
      "left_shift less less_equal log logical_and logical_not logical_or logical_xor maximum minimum mish mod multiply "
      "negative not_equal power prelu reciprocal relu right_shift rsqrt sigmoid sign silu silu_dx sin softplus sqrt square "
      "subtract tan tanh trunc where"),
+    (loops, "dynamic_range fori_loop while_loop"),
     (reduction, "all matmul max mean min prod rms_norm softmax sum transpose var"),
 )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -61,6 +62,14 @@ BROADCAST_RANK = Rule(
     "nl.broadcast_to_rank",
     "the target has the rank of x, and each size equals x's or x's is 1; x is in SBUF or PSUM",
     page=_page("broadcast_to"),
+)
+CONSTANT = Rule(
+    "shared_constant.source", "a constant is a NumPy array or the path of a .npy file", page=_page("shared_constant")
+)
+CONSTANT_DTYPE = Rule(
+    "shared_constant.dtypes",
+    "a constant has a data type of at most 32 bits that is neither bool nor packed",
+    page=_page("shared_constant"),
 )
 IDENTITY = Rule("shared_identity.n", "an identity tile has at most 128 rows", page=_page("shared_identity_matrix"))
 
@@ -268,6 +277,31 @@ def broadcast_to(x: NkiTensor, shape: Sequence[int], dtype: Any = None) -> NkiTe
     for start in range(0, target[0], 32):
         nc_stream_shuffle(made[start : min(start + 32, target[0])], row, (0,) * 32)
     return made
+
+
+def shared_constant(constant: Any) -> NkiTensor:
+    """A tensor in shared HBM that holds given values when the kernel starts.
+
+    Args:
+        constant: a NumPy array, or the path of a ``.npy`` file.
+
+    Raises:
+        NkiValidationError: it is neither, the file cannot be read, or the hardware has no such data type.
+    """
+    if isinstance(constant, (str, os.PathLike)):
+        try:
+            constant = np.load(constant, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            what = f"{os.fspath(constant)!r} cannot be read: {error}"
+            raise fail(CONSTANT, what, target=_target(), subject="nl.shared_constant", operand="constant") from None
+    if not isinstance(constant, np.ndarray):
+        what = f"constant is a {type(constant).__name__}"
+        raise fail(CONSTANT, what, target=_target(), subject="nl.shared_constant", operand="constant", error=NkiTypeError)
+    info = resolve_dtype(constant.dtype, "nl.shared_constant")
+    if info.itemsize > 4 or info.kind in ("bool", "packed"):
+        what = f"the values are {info.name}"
+        raise fail(CONSTANT_DTYPE, what, target=_target(), subject="nl.shared_constant", operand="constant")
+    return context.machine().constant(constant, info)
 
 
 def shared_identity_matrix(n: int, dtype: Any = "uint8", dst: NkiTensor | None = None) -> NkiTensor:

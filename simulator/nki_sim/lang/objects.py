@@ -79,7 +79,7 @@ def device_print(print_prefix: str, tensor: NkiTensor) -> None:
     if tensor.buffer is MemoryRegion.psum:
         raise fail(PRINT_BUFFER, "tensor is in PSUM", target=machine.core.target, subject=subject, operand="tensor",
                    error=NkiValidationError)  # fmt: skip
-    print(print_prefix, tensor)
+    machine.effect(lambda: print(print_prefix, tensor))
 
 
 def _deprecated_range(name: str) -> Any:
@@ -100,9 +100,13 @@ static_range = _deprecated_range("static_range")
 
 @contextmanager
 def no_reorder() -> Iterator[None]:
-    """Keep program order inside the block. The simulator runs in program order anyway."""
-    context.machine()
-    yield
+    """Keep program order inside the block, as the simulator does anyway. A loop at run time may not start in it."""
+    machine = context.machine()
+    machine.in_order += 1
+    try:
+        yield
+    finally:
+        machine.in_order -= 1
 
 
 def program_id(axis: int = 0) -> int:

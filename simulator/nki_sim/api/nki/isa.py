@@ -15,14 +15,19 @@ from nki_sim.isa.enums import (
     reduce_cmd,
 )
 from nki_sim.isa.queries import get_nc_sub_version, get_nc_version
+from nki_sim.isa.registers import load_scalar, register_alloc
+from nki_sim.scalars import NkiScalar, VirtualRegister
 from nki_sim.tensor import NkiTensor
 
 globals().update(INSTRUCTIONS)
+globals()["scalar_load"] = load_scalar
 
 __all__ = [
     "NkiInstruction",
+    "NkiScalar",
     "NkiTensor",
     "NkiValidationError",
+    "VirtualRegister",
     "dependency",
     "dge_mode",
     "dma_engine",
@@ -33,6 +38,7 @@ __all__ = [
     "nc_version",
     "oob_mode",
     "reduce_cmd",
+    "register_alloc",
 ]
 __all__ += INSTRUCTIONS
 __getattr__ = module_getattr("nki.isa", __all__)

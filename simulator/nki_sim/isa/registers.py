@@ -1,0 +1,211 @@
+"""Registers and runtime scalars: ``register_alloc``, ``register_move``, ``register_load``, ``register_store``,
+``scalar_load`` and ``scalar_store``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nki_sim import context
+from nki_sim.dtypes import Array, DType, write_float32, write_integers
+from nki_sim.errors import Broken, NkiTypeError, Rule, fail, isa_page, rule
+from nki_sim.hw import NeuronCore
+from nki_sim.isa.base import DMA_REACH, Body, Instruction, instruction, read, register, write
+from nki_sim.isa.enums import engine
+from nki_sim.scalars import NkiScalar, RuntimeScalar, VirtualRegister
+from nki_sim.tensor import NkiTensor
+
+INITIAL = Rule(
+    "register_alloc.arg",
+    "register_alloc takes nothing, or a whole number",
+    fix="load a value that a tile holds: reg = nisa.register_alloc(); nisa.register_load(reg, tile)",
+    page=isa_page("register_alloc"),
+)
+ACCESS = 140.0
+"""Cycles to move a number between memory and a register (release 2.21: reading an index from SBUF)."""
+MOVE = 64.0
+"""Cycles of a move between registers: not documented, an instruction's least."""
+
+
+def register_alloc(x: int | None = None) -> VirtualRegister:
+    """A register of the engines' sequencers, with a first value or none.
+
+    Raises:
+        NkiValidationError: ``x`` is no whole number.
+    """
+    machine = context.machine()
+    if x is not None and (not isinstance(x, int) or isinstance(x, bool)):
+        raise fail(
+            INITIAL, f"x is {type(x).__name__}", target=machine.core.target, subject="register_alloc", error=NkiTypeError
+        )
+    made = VirtualRegister(x)
+    machine.effect(lambda: made.reset(x))
+    return made
+
+
+class _Sequencer(Instruction):
+    """What a sequencer does itself, without an engine's data path."""
+
+    runs_on = engine.sync
+
+    def cycles(self, core: NeuronCore) -> float:
+        """About 140 to reach memory, the least of an instruction between registers."""
+        return ACCESS if any(True for _ in self.tiles()) else MOVE
+
+    def one_element(self, name: str) -> Broken | None:
+        """One number of at most 32 bits."""
+        tile = getattr(self, name)
+        if tile.size != 1 or tile.info.itemsize > 4 or tile.ndim > 2:
+            return Broken(f"{name} has shape {tile.shape}, dtype {tile.dtype}", name, fix="take one element: t[0:1, 0:1]")
+        return None
+
+
+def _held_by(register: Any) -> bool:
+    """Whether there is a register to write: in a replay there is its value only."""
+    return isinstance(register, VirtualRegister) and not register.frozen
+
+
+def _write(dst: Array, info: DType, source: Any) -> None:
+    """The number that a register holds into one element: as a number, not as 32 bits of another kind."""
+    value = source.value if isinstance(source, RuntimeScalar) else source
+    if isinstance(value, float):
+        write_float32(dst, info, np.full(dst.shape, value, np.float32))
+    else:
+        write_integers(dst, info, np.full(dst.shape, value, np.int64))
+
+
+@instruction
+class register_move(_Sequencer):
+    """``dst = src``, a compile-time whole number or another register.
+
+    Args:
+        dst: a register; a loop gives its body a copy of its own, so that writing it does not change the loop.
+        src: a register or a whole number.
+    """
+
+    dst: Any = register("register_move.dst", access="write")
+    src: Any = register("register_move.src", number=True)
+
+    def body(self, core: NeuronCore) -> Body:
+        def move(dst: Any, src: Any) -> None:
+            if _held_by(dst):
+                dst.hold(src.value if isinstance(src, RuntimeScalar) else src)
+
+        return move
+
+
+@instruction
+class register_load(_Sequencer):
+    """``dst = src``: one number from memory into a register.
+
+    Args:
+        dst: a register.
+        src: SBUF or HBM, one element of at most 32 bits.
+    """
+
+    dst: Any = register("register_load.dst", access="write")
+    src: NkiTensor = read(DMA_REACH, "register.no_psum")
+
+    @rule("register_load.src", "src is one element of at most 32 bits", page=isa_page("register_load"))
+    def one(self, core: NeuronCore) -> Broken | None:
+        return self.one_element("src")
+
+    def body(self, core: NeuronCore) -> Body:
+        whole = self.src.info.is_integer
+
+        def load(dst: Any, src: Array) -> None:
+            if _held_by(dst):
+                found = src.reshape(-1)[0]
+                dst.hold(int(found) if whole else float(found))
+
+        return load
+
+
+@instruction
+class register_store(_Sequencer):
+    """``dst = src``: a register's number into memory, converted to the dtype of ``dst``.
+
+    Args:
+        dst: SBUF or HBM, one element of at most 32 bits.
+        src: a register.
+    """
+
+    dst: NkiTensor = write(DMA_REACH, "register.no_psum")
+    src: Any = register("register_store.src")
+
+    @rule("register_store.dst", "dst is one element of at most 32 bits", page=isa_page("register_store"))
+    def one(self, core: NeuronCore) -> Broken | None:
+        return self.one_element("dst")
+
+    def body(self, core: NeuronCore) -> Body:
+        info = self.dst.info
+        return lambda dst, src: _write(dst, info, src)
+
+
+@instruction
+class scalar_load(_Sequencer):
+    """One number from memory as a runtime scalar, which adds, subtracts and multiplies.
+
+    Args:
+        dst: the scalar, made by :func:`load_scalar`, which is what ``nisa.scalar_load(src)`` calls.
+        src: SBUF or HBM, one element, int32 or int64.
+    """
+
+    dst: Any = register("scalar_load.dst", access="write")
+    src: NkiTensor = read(DMA_REACH, "scalar_load.src")
+
+    @rule("scalar_load.src", "src is one element of int32 or int64", page=isa_page("scalar_load"))
+    def one(self, core: NeuronCore) -> Broken | None:
+        if self.src.size != 1 or self.src.dtype not in ("int32", "int64"):
+            return Broken(f"src has shape {self.src.shape}, dtype {self.src.dtype}", "src", fix="take one element: t[0:1, 0:1]")
+        return None
+
+    def body(self, core: NeuronCore) -> Body:
+        def load(dst: Any, src: Array) -> None:
+            if isinstance(dst, NkiScalar):
+                dst.hold(int(src.reshape(-1)[0]))
+
+        return load
+
+
+def load_scalar(src: NkiTensor) -> NkiScalar:
+    """``nisa.scalar_load``: one int32 or int64 number of SBUF or HBM as a runtime scalar.
+
+    Raises:
+        NkiValidationError: ``src`` is not one such number.
+    """
+    dtype = src.dtype if isinstance(src, NkiTensor) and src.dtype == "int64" else "int32"
+    made = NkiScalar(0, dtype)
+    scalar_load(made, src)
+    return made
+
+
+load_scalar.__name__ = load_scalar.__qualname__ = "scalar_load"
+
+
+@instruction
+class scalar_store(_Sequencer):
+    """``dst = value``: a runtime scalar into memory.
+
+    Args:
+        dst: SBUF or HBM, one integer as wide as the scalar.
+        value: a runtime scalar; a number that Python knows goes there by ``nisa.memset``.
+    """
+
+    dst: NkiTensor = write(DMA_REACH, "scalar_store.dst")
+    value: Any = register("scalar_store.value")
+
+    @rule("scalar_store.dst", "dst is one integer as wide as the scalar", page=isa_page("scalar_store"))
+    def width(self, core: NeuronCore) -> Broken | None:
+        scalar = self.value
+        if not isinstance(scalar, NkiScalar):
+            fix = "nisa.register_store takes registers"
+            return Broken(f"value is {scalar.words()}", "value", fix=fix, error=TypeError)
+        if self.dst.size != 1 or not self.dst.info.is_integer or self.dst.info.itemsize * 8 != scalar.bits:
+            return Broken(f"dst has shape {self.dst.shape}, dtype {self.dst.dtype}; value is {scalar.words()}", "dst")
+        return None
+
+    def body(self, core: NeuronCore) -> Body:
+        info = self.dst.info
+        return lambda dst, value: _write(dst, info, value)

@@ -1,0 +1,201 @@
+"""``nl.fori_loop`` and ``nl.while_loop``: loops whose bounds or condition the device knows, not Python.
+
+A body is traced once, by calling it, which runs its first round. What it did is kept, and done again in each further round:
+the same instructions on the same tensors, with what registers hold then. In the program every round has its own steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from nki_sim import context
+from nki_sim.errors import Broken, NkiAssertionError, NkiTypeError, NkiValidationError, Rule, fail, page, violation
+from nki_sim.machine import Machine
+from nki_sim.scalars import NkiScalar, RuntimeScalar, VirtualRegister
+
+_LOOPS = page("deep-dives/nki-dynamic-loops.html")
+STEP = Rule("lang.fori_loop_step", "step is a positive whole number that is known while the kernel is built", page=_LOOPS)
+BOUNDS = Rule(
+    "lang.fori_loop_bounds",
+    "lower and upper are whole numbers, registers, or 32-bit scalars",
+    why="the sequencer counts in 32 bits",
+    fix="load a number from a tile: reg = nisa.register_alloc(); nisa.register_load(reg, tile)",
+    page=_LOOPS,
+)
+NO_RETURN = Rule(
+    "lang.fori_loop_no_return",
+    "the body of fori_loop returns nothing",
+    fix="write to a tensor that was allocated before the loop",
+    page=_LOOPS,
+)
+WHILE = Rule(
+    "lang.while_loop_body",
+    "init is a register, and the body returns the register that decides about the next round",
+    why="the loop ends when that register is zero; everything else goes from round to round in tensors",
+    page=_LOOPS,
+)
+OLD_FORM = Rule(
+    "lang.dynamic_frontend",
+    "a loop at run time is nl.fori_loop or nl.while_loop",
+    why="nl.dynamic_range belongs to the frontend before 0.7, which read the kernel's source",
+    fix="def body(i): …, then nl.fori_loop(lower, upper, body)",
+    page=_LOOPS,
+    enforce="warn",
+)
+IN_ORDER = Rule(
+    "lang.no_reorder_no_dynamic",
+    "a loop at run time does not start inside of nl.no_reorder",
+    fix="open the nl.no_reorder block in the body of the loop, or unroll the loop with Python's range",
+    page=_LOOPS,
+)
+
+
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int = 1) -> None:
+    """``body_fun(i)`` for each i from ``lower`` to ``upper`` (exclusive); the bounds may be known at run time only.
+
+    Args:
+        lower, upper: whole numbers, registers, or 32-bit runtime scalars.
+        body_fun: called once, with a runtime scalar, or with a register where a bound is one. It writes to tensors allocated
+            before the loop and returns nothing; its own tensors end with it.
+        step: a positive whole number.
+
+    Raises:
+        NkiValidationError: a bound of another kind, a step that is not positive, a body that returns something, a loop inside
+            of ``nl.no_reorder``.
+    """
+    machine = _machine("nl.fori_loop")
+    _check_range(machine, "nl.fori_loop", lower, upper, step)
+    registers = any(isinstance(bound, VirtualRegister) for bound in (lower, upper))
+    counter: VirtualRegister | NkiScalar = VirtualRegister() if registers else NkiScalar()
+
+    def trace() -> None:
+        returned = body_fun(counter)
+        if returned is not None:
+            raise _error(machine, NO_RETURN, f"the body returns {_kind(returned)}", "nl.fori_loop", NkiValidationError)
+
+    body = _Body(machine, trace)
+
+    def run() -> None:
+        for i in range(_now(lower), _now(upper), step):
+            counter.hold(i)
+            body.round()
+
+    machine.effect(run)
+
+
+def while_loop(init: RuntimeScalar, body_fun: Callable[[Any], RuntimeScalar]) -> None:
+    """``r = init``, then ``r = body_fun(r)`` as long as ``r`` is not zero.
+
+    Args:
+        init: a register.
+        body_fun: called once, with a register; returns the register that decides about the next round.
+
+    Raises:
+        NkiValidationError: ``init``, or what the body returns, is no register; a loop inside of ``nl.no_reorder``.
+    """
+    machine = _machine("nl.while_loop")
+    if not isinstance(init, RuntimeScalar):
+        raise _error(machine, WHILE, f"init is {_kind(init)}", "nl.while_loop", NkiTypeError)
+    condition = VirtualRegister()
+    following: list[RuntimeScalar] = []
+
+    def trace() -> None:
+        returned = body_fun(condition)
+        if not isinstance(returned, RuntimeScalar):
+            raise _error(machine, WHILE, f"the body returns {_kind(returned)}", "nl.while_loop", NkiTypeError)
+        following.append(returned)
+
+    body = _Body(machine, trace)
+
+    def run() -> None:
+        condition.hold(init.value)
+        while condition.value:
+            body.round()
+            condition.hold(following[0].value)
+
+    machine.effect(run)
+
+
+def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[VirtualRegister]:
+    """The numbers of a loop at run time, each in a register of the loop's: the form before :func:`fori_loop`.
+
+    The frontend of NKI 0.7 has removed it; kernels written for the one before are run, and it is reported.
+
+    Raises:
+        NkiValidationError: a bound of another kind, or a step that is not positive.
+    """
+    machine = _machine("nl.dynamic_range")
+    lower, upper = (0, start) if stop is None else (start, stop)
+    _check_range(machine, "nl.dynamic_range", lower, upper, step)
+    machine.found(violation(OLD_FORM, Broken("nl.dynamic_range"), target=machine.core.target))
+    return (VirtualRegister(i, frozen=True) for i in range(_now(lower), _now(upper), step))
+
+
+class _Body:
+    """A loop's body: traced in its first round, repeated in the others."""
+
+    def __init__(self, machine: Machine, trace: Callable[[], None]):
+        self._machine = machine
+        self._trace = trace
+        self._kept: list[Any] | None = None
+
+    def round(self) -> None:
+        """Do the body once."""
+        if self._kept is None:
+            self._first()
+            return
+        machine = self._machine
+        for again in self._kept:
+            if isinstance(again, tuple):
+                machine.repeat(*again)
+            else:
+                again()
+
+    def _first(self) -> None:
+        machine = self._machine
+        outer, scopes, made = machine.round, machine.scopes, len(machine.memory.allocations)
+        machine.round, machine.scopes = [], (*scopes, self)
+        try:
+            self._trace()
+            self._kept = machine.round
+        finally:
+            machine.round, machine.scopes = outer, scopes
+            machine.close_scope(self, made)
+
+
+def _machine(subject: str) -> Machine:
+    machine = context.machine()
+    if machine.in_order:
+        raise _error(machine, IN_ORDER, f"{subject} inside of nl.no_reorder", subject, NkiValidationError)
+    return machine
+
+
+def _check_range(machine: Machine, subject: str, lower: Any, upper: Any, step: Any) -> None:
+    for name, bound in (("lower", lower), ("upper", upper)):
+        if not _is_bound(bound):
+            raise _error(machine, BOUNDS, f"{name} is {_kind(bound)}", subject, NkiTypeError)
+    if not isinstance(step, int) or isinstance(step, bool) or step < 1:
+        given = str(step) if isinstance(step, int) else _kind(step)
+        raise _error(machine, STEP, f"step is {given}", subject, NkiAssertionError)
+
+
+def _is_bound(bound: Any) -> bool:
+    if isinstance(bound, NkiScalar):
+        return bound.dtype == "int32" and not bound.is_comparison
+    return isinstance(bound, VirtualRegister) or (isinstance(bound, int) and not isinstance(bound, bool))
+
+
+def _now(bound: Any) -> int:
+    return int(bound.value) if isinstance(bound, RuntimeScalar) else bound
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, RuntimeScalar):
+        return value.words()
+    words = getattr(value, "words", None)
+    return f"a tensor ({words()})" if callable(words) else f"a {type(value).__name__}"
+
+
+def _error(machine: Machine, rule: Rule, what: str, subject: str, error: Any) -> Exception:
+    return fail(rule, what, target=machine.core.target, subject=subject, error=error)
