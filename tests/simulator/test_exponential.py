@@ -101,8 +101,13 @@ def test_views_of_psum_in_the_upper_rows():
 @pytest.mark.parametrize("name", ["max_value", "reduce_init"])
 @pytest.mark.parametrize("value", [None, np.zeros(3), "0"])
 def test_values_that_are_no_operands(name, value):
+    def kernel(data):
+        t = sb(4, 4)
+        nisa.exponential(dst=t, src=ld(data), **{name: value})
+        return st(t)
+
     with pytest.raises(nki_sim.NkiError) as caught:
-        run(exp, random((4, 4)), target="trn3", **{"most" if name == "max_value" else name: value})
+        run(kernel, random((4, 4)), target="trn3")
     assert caught.value.diagnosis.rule.id == "kernel.operand_type"
 
 

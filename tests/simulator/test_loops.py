@@ -204,9 +204,10 @@ def test_the_form_before_fori_loop_runs_and_is_reported():
         nl.store(out, acc)
         return out
 
-    with pytest.warns(nki_sim.NkiWarning, match=r"lang\.dynamic_frontend"):
-        found = nki_sim.run(kernel, ROWS, number(9)).result
-    np.testing.assert_array_equal(found[0], ROWS[2] + ROWS[5] + ROWS[8])
+    with pytest.warns(nki_sim.NkiWarning, match="dynamic_range"):
+        run = nki_sim.run(kernel, ROWS, number(9))
+    np.testing.assert_array_equal(run.result[0], ROWS[2] + ROWS[5] + ROWS[8])
+    assert [f.rule.id for f in run.findings] == ["lang.dynamic_frontend"]
 
 
 # -- constants ---------------------------------------------------------------------------------------------------------
@@ -349,5 +350,6 @@ def test_reading_a_register_that_was_never_written_is_reported():
         nl.store(out, t)
         return out
 
-    with pytest.warns(nki_sim.NkiWarning, match=r"register\.uninitialised"):
-        nki_sim.run(kernel, ROWS)
+    with pytest.warns(nki_sim.NkiWarning, match="never written"):
+        run = nki_sim.run(kernel, ROWS)
+    assert [f.rule.id for f in run.findings] == ["register.uninitialised"]
