@@ -76,9 +76,16 @@ class Operand:
     @property
     def label(self) -> str:
         """``x[0:128, 512:1024]``-like text, or the constant."""
+        if self.writes_register:
+            return f"register ({format_value(self.value)})"
         if self.allocation is None:
             return "-" if self.value is None else format_value(self.value)
         return self.allocation.label + _subscript(self)
+
+    @property
+    def writes_register(self) -> bool:
+        """Whether it is a register that the step writes; its value is the one written."""
+        return self.allocation is None and self.slot.access == "write" and self.value is not None
 
     @property
     def bytes(self) -> int:
@@ -119,8 +126,8 @@ class Step:
     @property
     def text(self) -> str:
         """``dst ← operands`` in one line."""
-        written = {*self.plan.writes}
-        target = ", ".join(self.operands[i].label for i in self.plan.writes)
+        written = {i for i, o in enumerate(self.operands) if i in self.plan.writes or o.writes_register}
+        target = ", ".join(self.operands[i].label for i in sorted(written))
         others = [f"{o.label}" for i, o in enumerate(self.operands) if i not in written and o.label != "-"]
         shown = [f"{k}={format_value(v)}" for k, v in self.plan.params.items()]
         arrow = "+=" if self.plan.decided.get("mode") == "add" else "←"

@@ -353,3 +353,8 @@ def test_reading_a_register_that_was_never_written_is_reported():
     with pytest.warns(nki_sim.NkiWarning, match="never written"):
         run = nki_sim.run(kernel, ROWS)
     assert [f.rule.id for f in run.findings] == ["register.uninitialised"]
+
+
+def test_registers_are_told_with_what_they_hold():
+    text = nki_sim.run(sum_rows, ROWS, number(1), number(3), 1).program.listing()
+    assert "register_load  register (3) ← tile" in text
