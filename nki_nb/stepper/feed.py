@@ -93,9 +93,16 @@ class Feed:
         }
 
     def _refused(self, failure: Diagnosis) -> int | None:
-        """The tile that a refused instruction was about: the last one that reads as the diagnosis describes it."""
-        allocations = self.run.program.allocations
-        return next((a.id for a in reversed(allocations) if failure.operand_words.startswith(a.words())), None)
+        """The tile that a refused instruction was about: the last one of the name in the call, or described alike."""
+        if not failure.operand:
+            return None
+        given = failure.site.argument_text(failure.operand) if failure.site else ""
+        name = given.partition("[")[0].partition(".")[0]
+        latest = list(reversed(self.run.program.allocations))
+        named = [a.id for a in latest if a.label == name]
+        alike = [a.id for a in latest if failure.operand_words.startswith(a.words())]
+        both = [number for number in named if number in alike]
+        return next(iter(both or named or alike), None)
 
     @property
     def opening(self) -> int:
@@ -135,6 +142,26 @@ class Feed:
             "matmul": self._matmul(step) if step.instruction == "nc_matmul" else None,
             "cycles": step.plan.cycles,
         }
+
+    def look(self, index: int, element: Any = None) -> dict[str, Any]:
+        """One instruction with all that its picture needs, in one answer.
+
+        Args:
+            index: the step.
+            element: row and column of a matmul's result whose contributions are wanted; the middle where it has none.
+        """
+        plan = self.run.program.plan_at(index)
+        wanted = [(k, False) for k, slot in enumerate(plan.slots) if slot.shape] + [(k, True) for k in plan.writes]
+        values: list[dict[str, Any]] = [
+            {"operand": k, "after": after, "matrix": self.operand(index, k, after=after)} for k, after in wanted
+        ]
+        found = {**self.step(index), "values": values}
+        if plan.instruction == "nc_matmul":
+            rows, columns = next(v["matrix"]["shown"] for v in values if v["after"])
+            row, column = element or (rows, columns)
+            row, column = (row, column) if 0 <= row < rows and 0 <= column < columns else (rows // 2, columns // 2)
+            found["element"] = {"row": row, "column": column, "answer": self.contributions(index, row, column)}
+        return found
 
     def _matmul(self, step: Step) -> dict[str, Any]:
         group = self._group(step)
@@ -191,7 +218,8 @@ class Feed:
         step = self.run.program[index]
         group = self._group(step)
         overwrite = [self._overwrites(i) for i in group]
-        before, after = (np.array([self._element(i, row, column, after=a) for i in group]) for a in (False, True))
+        pairs = [[self._element(i, row, column, after=a) for a in (False, True)] for i in group]  # forward, once
+        before, after = np.array(pairs).T
         with np.errstate(all="ignore"):
             added = np.where(overwrite, after, after - before)
         return {"steps": group, "overwrite": overwrite, "added": pack(added, "f8"), "sum": pack(after, "f8")}
@@ -243,7 +271,7 @@ class Feed:
         if kind == "overview":
             return self.overview()
         if kind == "step":
-            return self.step(self._step_of(request))
+            return self.look(self._step_of(request), request.get("element"))
         if kind == "texts":
             return self.texts(int(request["start"]), min(int(request["stop"]), int(request["start"]) + MOST_TEXTS))
         if kind == "operand":

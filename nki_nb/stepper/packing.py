@@ -1,8 +1,13 @@
-"""Arrays for the browser: little-endian bytes in base64, with their type and shape."""
+"""Arrays for the browser: little-endian bytes with their type and shape.
+
+In a message to a widget the bytes travel beside the JSON, in a saved page as base64 in it: :func:`apart` and
+:func:`as_text` make the one and the other of an answer that holds packed arrays.
+"""
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,7 +27,7 @@ KINDS: dict[str, np.dtype[Any]] = {
 def pack(values: npt.ArrayLike, kind: str) -> dict[str, Any]:
     """``{kind, shape, data}``, which ``unpack`` in ``packing.js`` turns into a typed array."""
     array: Array = np.ascontiguousarray(values, dtype=KINDS[kind])
-    return {"kind": kind, "shape": list(array.shape), "data": base64.b64encode(array.tobytes()).decode("ascii")}
+    return {"kind": kind, "shape": list(array.shape), "data": array.tobytes()}
 
 
 def pack_counts(values: npt.ArrayLike) -> dict[str, Any]:
@@ -35,4 +40,34 @@ def pack_counts(values: npt.ArrayLike) -> dict[str, Any]:
 def unpack(packed: dict[str, Any]) -> Array:
     """The array again."""
     dtype: np.dtype[Any] = KINDS[packed["kind"]]
-    return np.frombuffer(base64.b64decode(packed["data"]), dtype).reshape(packed["shape"])
+    return np.frombuffer(_bytes(packed["data"]), dtype).reshape(packed["shape"])
+
+
+def as_text(answer: Any) -> Any:
+    """An answer with its arrays in base64: JSON."""
+    return _replaced(answer, lambda data: base64.b64encode(data).decode("ascii"))
+
+
+def apart(answer: Any) -> tuple[Any, list[bytes]]:
+    """An answer with a number in the place of the bytes of each array, and the bytes by that number."""
+    buffers: list[bytes] = []
+
+    def take(data: bytes) -> int:
+        buffers.append(data)
+        return len(buffers) - 1
+
+    return _replaced(answer, take), buffers
+
+
+def _replaced(answer: Any, put: Callable[[bytes], Any]) -> Any:
+    if isinstance(answer, bytes):
+        return put(answer)
+    if isinstance(answer, dict):
+        return {key: _replaced(value, put) for key, value in answer.items()}
+    if isinstance(answer, list) and answer and isinstance(answer[0], (dict, list, bytes)):
+        return [_replaced(value, put) for value in answer]
+    return answer
+
+
+def _bytes(data: bytes | str) -> bytes:
+    return base64.b64decode(data) if isinstance(data, str) else data

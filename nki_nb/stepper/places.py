@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from nki_sim.program import Program
+from nki_sim.source import CELL_PREFIX
 
 
 class Places:
@@ -33,7 +34,7 @@ class Places:
             if number is None:
                 if site.filename not in names:
                     names.append(site.filename)
-                    self.files.append({"name": site.place.partition(",")[0], "lines": _lines(site.filename)})
+                    self.files.append({"name": site.place.partition(",")[0], "lines": source_lines(site.filename)})
                 number = numbers[id(site)] = len(self.sites)
                 first, last, *_ = site.span
                 place = {"line": first, "last": max(first, last), "file": names.index(site.filename), "place": site.place}
@@ -43,5 +44,9 @@ class Places:
         self.lines = by_site[self.site]
 
 
-def _lines(filename: str) -> list[str]:
-    return [text.rstrip("\n") for text in linecache.getlines(filename)]
+def source_lines(filename: str) -> list[str]:
+    """The lines of a source file, those of a cell as the notebook shows them."""
+    lines = [text.rstrip("\n") for text in linecache.getlines(filename)]
+    if lines and filename.startswith(CELL_PREFIX):
+        lines[0] = lines[0].removeprefix("# ")
+    return lines

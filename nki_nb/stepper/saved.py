@@ -15,6 +15,7 @@ from typing import Any
 from nki_nb.markup import escape
 from nki_nb.stepper.bundle import script, style
 from nki_nb.stepper.feed import Feed
+from nki_nb.stepper.packing import as_text
 
 BUDGET = 20_000_000
 """Bytes of a saved page, about."""
@@ -73,12 +74,13 @@ def _inert(data: str) -> str:
 def contents(feed: Feed, budget: int) -> dict[str, Any]:
     """What ``StaticSource`` in ``source.js`` answers from."""
     kept = _Kept(budget)
-    overview = feed.overview()
+    overview = as_text(feed.overview())
     kept.spend(overview)
     count = len(feed.run.program)
     order = list(_from(overview["start"], min(count, MOST_STEPS), count))
     steps = _details(feed, order, kept)
     texts = _texts(feed, kept)
+    _inputs(feed, kept)
     complete = _values(feed, [i for i in order if i in steps], kept)
     return {
         "overview": overview,
@@ -106,8 +108,9 @@ class _Kept:
         self.left -= size + 8
         return self.left >= 0
 
-    def matrix(self, key: str, sent: dict[str, Any] | None) -> bool:
+    def matrix(self, key: str, values: dict[str, Any] | None) -> bool:
         """Keep one operand's values, unless they do not fit; equal ones once."""
+        sent = as_text(values)
         if sent is None:
             self.values[key] = None
             return True
@@ -144,6 +147,16 @@ def _details(feed: Feed, order: list[int], kept: _Kept) -> dict[int, dict[str, A
 def _texts(feed: Feed, kept: _Kept) -> list[str]:
     texts = feed.texts(0, MOST_STEPS)
     return texts if kept.spend(texts) else []
+
+
+def _inputs(feed: Feed, kept: _Kept) -> None:
+    """Whole inputs, in at most a quarter of what is left: what a click on them shows."""
+    floor = kept.left * 3 // 4
+    program = feed.run.program
+    written = {program.raw(i)[k][0] for i in range(len(program)) for k in program.plan_at(i).writes}
+    for a in program.allocations:
+        if a.role == "input" and a.id not in written and a.row_bytes * 1.4 < kept.left - floor:
+            kept.matrix(f"input.{a.id}", feed.tensor(a.id, 0))
 
 
 def _values(feed: Feed, order: list[int], kept: _Kept) -> set[int]:

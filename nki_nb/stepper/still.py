@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Iterable, Sequence
 
 from nki_sim.memory import Allocation
@@ -14,6 +13,7 @@ from nki_nb.memory_map import TILE_EDGE, TILE_FILL
 from nki_nb.program_listing import ENGINES
 from nki_nb.report import human_bytes, kib
 from nki_nb.stepper.feed import Feed
+from nki_nb.stepper.places import source_lines
 from nki_nb.svg import INK, MARGIN, MONO_WIDTH, MUTED, NOW, RULE, WIDTH, Drawing
 
 HIGHLIGHT = "#fdf3d8"
@@ -84,10 +84,10 @@ def _lines(now: Step) -> Iterable[tuple[int, str, bool]]:
     if now.site is None:
         return
     first, last, *_ = now.site.span
-    lines = linecache.getlines(now.site.filename)
+    lines = source_lines(now.site.filename)
     start = max(1, min(first - ROWS // 2, len(lines) - ROWS + 1))
     for number in range(start, min(start + ROWS, len(lines) + 1)):
-        yield number, lines[number - 1].rstrip("\n"), first <= number <= last
+        yield number, lines[number - 1], first <= number <= last
 
 
 def _program(drawing: Drawing, feed: Feed, now: Step, top: float) -> None:

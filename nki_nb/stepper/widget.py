@@ -11,6 +11,7 @@ from nki_sim.run import Run
 
 from nki_nb.stepper.bundle import script, style
 from nki_nb.stepper.feed import Feed
+from nki_nb.stepper.packing import apart
 from nki_nb.stepper.still import still, still_text
 
 _traits: Any = traitlets
@@ -38,7 +39,8 @@ class StepperWidget(anywidget.AnyWidget):
 
     def _asked(self, _: Any, content: Any, buffers: Any) -> None:
         """Answer one message; whatever goes wrong with it is answered too."""
-        self.send(reply(self.feed, content))
+        answer, arrays = apart(reply(self.feed, content))
+        self.send(answer, arrays)
 
     def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """The widget, and for readers without a kernel a still picture and a text, the same every time."""

@@ -8,7 +8,6 @@ Dependencies are true ones: read after write, write after read and write after w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,13 +15,13 @@ import numpy.typing as npt
 
 from nki_sim.hw import NeuronCore
 from nki_sim.memory import Allocation, overlaps
-from nki_sim.program import Plan, Program
+from nki_sim.program import Plan, Program, Slot
 from nki_sim.regions import Box, box_of
 
-ENGINES = ("tensor", "vector", "scalar", "gpsimd")
+ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
 
 # Read off profiler screenshots in the public documents (trn2); none is stated in their prose: estimates.
-PIPELINE_NS = {"tensor": 164.0, "vector": 155.0, "scalar": 296.0, "gpsimd": 155.0}
+PIPELINE_NS = {"tensor": 164.0, "vector": 155.0, "scalar": 296.0, "gpsimd": 155.0, "sync": 0.0}
 """From the last cycle of an instruction to its result."""
 SEMAPHORE_NS = 28.0
 """From a result to the start of an instruction on another engine that waits for it."""
@@ -82,46 +81,82 @@ class Timeline:
 
 def schedule(program: Program, core: NeuronCore, dependencies: list[tuple[int, tuple[int, ...]]] | None = None) -> Timeline:
     """Schedule a program in program order."""
-    n = len(program)
-    lanes = (*ENGINES, *(f"DMA q{i}" for i in range(core.dma_queues)))
-    line = Timeline(lanes, np.zeros(n, np.int32), np.zeros(n), np.zeros(n), np.zeros(n), np.full(n, -1, np.int32), np.zeros(n))
     explicit: dict[int, tuple[int, ...]] = {}
-    for consumer, producers in dependencies or ():
-        explicit[consumer] = (*explicit.get(consumer, ()), *producers)
-    lane_free, lane_last = [0.0] * len(lanes), [-1] * len(lanes)
-    issue_free, issue_last = 0.0, -1
-    history = _History(program.allocations)
-    clocks = {name: getattr(core.clocks, name) for name in ENGINES}
-    costs: dict[int, tuple[float, float]] = {}
-    transfers = 0
-    for step in range(n):
+    for consumer, named in dependencies or ():
+        explicit[consumer] = (*explicit.get(consumer, ()), *named)
+    clock = _Clock(core)
+    history = _History(program)
+    for step in range(len(program)):
         number = program.plan_number(step)
-        plan = program.plans[number]
-        is_dma = plan.engine == "dma"
+        producers = history.producers(step, number)
+        if step in explicit:
+            producers.update(explicit[step])
+        clock.issue(step, number, program.plans[number], producers)
+    return clock.timeline()
+
+
+class _Clock:
+    """Lanes and when each is free. Lists, not arrays: one step at a time is what Python's are faster at."""
+
+    def __init__(self, core: NeuronCore):
+        self._core = core
+        self._lanes = (*ENGINES, *(f"DMA q{i}" for i in range(core.dma_queues)))
+        self._clocks = {name: getattr(core.clocks, name, core.clocks.scalar) for name in ENGINES}
+        self._costs: dict[int, tuple[int, float, float]] = {}
+        self._free = [0.0] * len(self._lanes)
+        self._last = [-1] * len(self._lanes)
+        self._issued: tuple[float, int] = (0.0, -1)
+        self._transfers = 0
+        self._lane: list[int] = []
+        self._start: list[float] = []
+        self._end: list[float] = []
+        self._done: list[float] = []
+        self._blocker: list[int] = []
+        self._waited: list[float] = []
+        self._edges: list[tuple[int, int]] = []
+
+    def issue(self, step: int, number: int, plan: Plan, producers: set[int]) -> None:
+        """Put the next step on its lane, after what it depends on."""
+        cost = self._costs.get(number)
+        if cost is None:
+            cost = self._costs[number] = self._cost(plan)
+        lane, held, after = cost
+        is_dma = lane < 0
         if is_dma:
-            lane = len(ENGINES) + transfers % core.dma_queues
-            transfers += 1
-        else:
-            lane = ENGINES.index(plan.engine)
-        if number not in costs:
-            costs[number] = _cost(plan, clocks)
-        held, after = costs[number]
-        ready, blocker = lane_free[lane], lane_last[lane]
-        for producer in [*history.producers(step, plan, program.raw(step)), *explicit.get(step, ())]:
-            crossing = SEMAPHORE_NS if line.lane[producer] != lane else 0.0
-            if line.done[producer] + crossing > ready:
-                ready, blocker = line.done[producer] + crossing, producer
-            line.edges.append((producer, step))
-        if is_dma and issue_free > ready:
-            ready, blocker = issue_free, issue_last
-        line.lane[step], line.blocker[step] = lane, blocker
-        line.waited[step] = ready - lane_free[lane]
-        line.start[step], line.end[step] = ready, ready + held
-        line.done[step] = ready + held + after
-        lane_free[lane], lane_last[lane] = ready + held, step
+            lane = len(ENGINES) + self._transfers % self._core.dma_queues
+            self._transfers += 1
+        free = self._free[lane]
+        ready, blocker = free, self._last[lane]
+        done, lanes = self._done, self._lane
+        for producer in sorted(producers):
+            there = done[producer] if lanes[producer] == lane else done[producer] + SEMAPHORE_NS
+            if there > ready:
+                ready, blocker = there, producer
+            self._edges.append((producer, step))
         if is_dma:
-            issue_free, issue_last = ready + DMA_ISSUE_NS, step
-    return line
+            if self._issued[0] > ready:
+                ready, blocker = self._issued
+            self._issued = (ready + DMA_ISSUE_NS, step)
+        end = ready + held
+        lanes.append(lane)
+        self._start.append(ready)
+        self._end.append(end)
+        done.append(end + after)
+        self._blocker.append(blocker)
+        self._waited.append(ready - free)
+        self._free[lane], self._last[lane] = end, step
+
+    def _cost(self, plan: Plan) -> tuple[int, float, float]:
+        if plan.engine == "dma":
+            return -1, *_cost(plan, self._clocks)
+        return ENGINES.index(plan.engine), *_cost(plan, self._clocks)
+
+    def timeline(self) -> Timeline:
+        """All that was issued."""
+        ints = [np.array(values, np.int32) for values in (self._lane, self._blocker)]
+        floats = [np.array(values, np.float64) for values in (self._start, self._end, self._done, self._waited)]
+        start, end, done, waited = floats
+        return Timeline(self._lanes, ints[0], start, end, done, ints[1], waited, self._edges)
 
 
 def _cost(plan: Plan, clocks: dict[str, float]) -> tuple[float, float]:
@@ -167,47 +202,64 @@ def dma_shape(plan: Plan) -> DmaShape:
 class _History:
     """Who touched what last, per allocation: enough to find the true dependencies of the next step."""
 
-    def __init__(self, allocations: Sequence[Allocation]):
-        self._allocations = list(allocations)
-        self._writes: dict[int, list[tuple[Box, int]]] = {}
-        self._reads: dict[int, list[tuple[Box, int]]] = {}
-        self._shared = _aliases(self._allocations)
+    def __init__(self, program: Program):
+        self._program = program
+        allocations = program.allocations
+        self._writes: list[list[tuple[Box, int]]] = [[] for _ in allocations]
+        self._reads: list[list[tuple[Box, int]]] = [[] for _ in allocations]
+        self._shared = _aliases(list(allocations))
+        self._accesses: dict[int, tuple[tuple[int, Slot, bool, bool], ...]] = {}
+        self._boxes: dict[tuple[int, int, int, int], Box] = {}
 
-    def producers(self, step: int, plan: Plan, operands: list[tuple[int, int]]) -> set[int]:
+    def producers(self, step: int, number: int) -> set[int]:
         """Steps that must be done before this one; notes this step's own accesses."""
+        operands = self._program.raw(step)
+        touched = []
+        for i, slot, writes, keeps in self._accesses_of(number):
+            a, offset = operands[i]
+            if a < 0:
+                continue
+            key = (number, i, a, offset)
+            box = self._boxes.get(key)
+            if box is None:
+                box = self._boxes[key] = box_of(self._program.allocations[a], slot, offset)
+            touched.append((a, box, writes, keeps))
         found: set[int] = set()
-        touched = [(i, *operands[i]) for i in (*plan.reads, *plan.writes) if operands[i][0] >= 0]
-        boxes = {i: box_of(self._allocations[a], plan.slots[i], offset) for i, a, offset in touched}
-        for i, a, _ in touched:
-            writes = i in plan.writes
-            for other in (a, *self._shared.get(a, ())):
-                found.update(self._conflicts(other, boxes[i] if other == a else None, writes))
-        for i, a, _ in touched:
-            if i in plan.writes:
-                box = boxes[i]
-                keep = i in plan.updates
-                self._writes[a] = [(b, s) for b, s in self._writes.get(a, ()) if keep or not box.contains(b)]
-                self._writes[a].append((box, step))
-                self._reads[a] = [(b, s) for b, s in self._reads.get(a, ()) if not box.contains(b)]
-            else:
-                self._note_read(a, boxes[i], step)
-        found.discard(step)
+        for a, box, writes, _ in touched:
+            found.update([s for b, s in self._writes[a] if b is box or b.overlaps(box)])
+            if writes:
+                found.update([s for b, s in self._reads[a] if b is box or b.overlaps(box)])
+            for other in self._shared.get(a, ()):
+                found.update([s for _, s in self._writes[other]])
+                if writes:
+                    found.update([s for _, s in self._reads[other]])
+        for a, box, writes, keeps in touched:
+            self._note(a, (box, step), writes, keeps)
         return found
 
-    def _note_read(self, allocation: int, box: Box, step: int) -> None:
-        reads = self._reads.setdefault(allocation, [])
-        if len(reads) > 64:  # an input read all over: only the latest reader of a box can matter
-            reads[:] = [(b, s) for b, s in reads if b != box]
-        reads.append((box, step))
+    def _accesses_of(self, number: int) -> tuple[tuple[int, Slot, bool, bool], ...]:
+        """Per operand of a plan: its place, its slot, whether it is written, and whether its old value counts too."""
+        found = self._accesses.get(number)
+        if found is None:
+            plan = self._program.plans[number]
+            order = (*plan.reads, *plan.writes)
+            found = tuple((i, plan.slots[i], i in plan.writes, i in plan.updates) for i in order)
+            self._accesses[number] = found
+        return found
 
-    def _conflicts(self, allocation: int, box: Box | None, writes: bool) -> Iterator[int]:
-        for b, s in self._writes.get(allocation, ()):
-            if box is None or b.overlaps(box):
-                yield s
+    def _note(self, allocation: int, access: tuple[Box, int], writes: bool, keeps: bool) -> None:
+        box = access[0]
+        reads = self._reads[allocation]
         if writes:
-            for b, s in self._reads.get(allocation, ()):
-                if box is None or b.overlaps(box):
-                    yield s
+            if not keeps:
+                self._writes[allocation] = [w for w in self._writes[allocation] if w[0] is not box and not box.contains(w[0])]
+            self._writes[allocation].append(access)
+            if reads:
+                self._reads[allocation] = [r for r in reads if r[0] is not box and not box.contains(r[0])]
+            return
+        if len(reads) > 64:  # an input read all over: only the latest reader of a box can matter
+            reads[:] = [r for r in reads if r[0] != box]
+        reads.append(access)
 
 
 def _aliases(allocations: list[Allocation]) -> dict[int, tuple[int, ...]]:

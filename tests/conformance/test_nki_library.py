@@ -17,6 +17,7 @@ from public_kernels import checkout
 ROOT = checkout("NKILIB_ROOT")
 HERE = Path(__file__).parent
 CORE = "test/integration/nkilib/core"
+EXPERIMENTAL = "test/integration/nkilib/experimental"
 
 SELECTIONS = {
     "tensor_view": ([f"{CORE}/utils/test_tensor_view.py"], {}),
@@ -30,6 +31,17 @@ SELECTIONS = {
     # written for two cores; on one they do the whole work
     "cumsum": ([f"{CORE}/cumsum/test_cumsum.py", "-m", "fast"], {"NKILIB_ONE_CORE": "1"}),
     "rope": ([f"{CORE}/embeddings/test_rope.py", "-m", "fast"], {"NKILIB_ONE_CORE": "1"}),
+    "cascaded_max": ([f"{CORE}/max/test_cascaded_max.py", "-m", "fast", "-k", "not b-256"], {"NKILIB_ONE_CORE": "1"}),
+    "topk": ([f"{CORE}/topk/test_topk.py", "-m", "fast", "-k", "lnc-1"], {}),
+    "topk_reduce": ([f"{EXPERIMENTAL}/subkernels/test_topk_reduce.py"], {"NKILIB_ONE_CORE": "1"}),
+    "find_nonzero_indices": (
+        [f"{EXPERIMENTAL}/benchmark/test_find_nonzero_indices_with_count.py"],
+        {"NKILIB_ONE_CORE": "1"},
+    ),
+    "qkv_tkg": ([f"{CORE}/qkv/test_qkv_tkg.py", "-m", "fast", "-k", "4096 and not 16384"], {"NKILIB_ONE_CORE": "1"}),
+    "qkv_cte": ([f"{CORE}/qkv/test_qkv_cte.py", "-m", "fast", "-k", "512"], {"NKILIB_ONE_CORE": "1"}),
+    "attention_cte": ([f"{CORE}/attention/test_attention_cte.py", "-k", "seq_pack"], {"NKILIB_ONE_CORE": "1"}),
+    "attention_bwd": ([f"{CORE}/attention/test_attention_bwd.py", "-m", "fast"], {"NKILIB_ONE_CORE": "1"}),
 }
 
 

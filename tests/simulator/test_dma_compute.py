@@ -182,6 +182,19 @@ def test_one_plan_does_not_let_a_wrong_pair_through():
     assert caught.value.diagnosis.rule.id == "dma_compute.rmw.gather"
 
 
+@pytest.mark.parametrize("wrong", [lambda a: [a] * 17, lambda a: a])
+def test_one_plan_does_not_let_another_list_through(wrong):
+    def kernel(a):
+        t = sb(6, 4)
+        for srcs in ([a] * 16, [a], wrong(a)):
+            nisa.dma_compute(dst=t, srcs=srcs, reduce_op=nl.add)
+        return st(t)
+
+    with pytest.raises(nki_sim.NkiError) as caught:
+        run(kernel, random((6, 4)))
+    assert caught.value.diagnosis.rule.id == "dma_compute.max_16_srcs"
+
+
 def test_the_record_has_all_sources():
     def kernel(a):
         t = sb(6, 4)

@@ -82,6 +82,18 @@ def test_a_row_that_is_read_must_have_been_written():
         run(kernel, np.ones((16, 4), np.float32))
 
 
+def test_one_plan_does_not_let_another_size_through():
+    def kernel(data):
+        t, tile = sb(16, 5, dt=nl.int32), ld(data)
+        nisa.nonzero_with_count(dst=t, src=tile)
+        nisa.nonzero_with_count(dst=t, src=tile[0:1, :])
+        return st(t[0:1, :])
+
+    with pytest.raises(nki_sim.NkiValidationError) as caught:
+        run(kernel, np.ones((16, 4), np.float32))
+    assert caught.value.diagnosis.rule.id == "nonzero_with_count.partition"
+
+
 @book.breaks("nonzero_with_count.gen3", on="trn1")
 def _(bad):
     if bad:

@@ -15,7 +15,7 @@ from nki_sim.run import Run
 from nki_nb import kernels
 from nki_nb.report import Report
 
-HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror=\"window.hacked = 1\">'&"
+HOSTILE = '</script><script>window.hacked = 1</script><img src=x onerror="window.hacked = 1">\'&'
 
 
 def wave(rows: int, columns: int, period: float) -> Any:
@@ -111,10 +111,29 @@ def too_tall(x: Any) -> Any:
     return acc
 
 
+@nki.jit
+def forgetful(x: Any) -> Any:
+    """Reads a tile that nobody wrote; another tile looks the same."""
+    tile = nl.load(x)
+    empty = nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.sbuf)
+    total = nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=total, data1=tile, data2=empty, op=nl.add)
+    return total
+
+
 def failed() -> NkiError:
     """The error of a kernel that breaks a limit, with the run so far."""
+    return _error_of(too_tall)
+
+
+def unwritten() -> NkiError:
+    """The error of a kernel that reads what was never written."""
+    return _error_of(forgetful)
+
+
+def _error_of(kernel: Any) -> NkiError:
     try:
-        nki_sim.run(too_tall, wave(32, 40, 3), target="trn2")
+        nki_sim.run(kernel, wave(32, 40, 3), target="trn2", strict=True)
     except NkiError as error:
         return error
     raise AssertionError("the kernel should have failed")

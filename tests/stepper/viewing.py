@@ -20,7 +20,8 @@ def row_of(page: Any) -> int:
 
 def lines_of(page: Any) -> list[int]:
     """The source lines that are current."""
-    return [int(number) for number in page.eval_on_selector_all(".nki-stepper .line.now", "rows => rows.map(r => r.dataset.line)")]
+    numbers = page.eval_on_selector_all(".nki-stepper .line.now", "rows => rows.map(r => r.dataset.line)")
+    return [int(number) for number in numbers]
 
 
 def written_tiles(page: Any) -> list[str]:

@@ -7,18 +7,39 @@ const BELOW = /** @type {Rgb} */ ([0, 114, 178]);
 const ABOVE = /** @type {Rgb} */ ([213, 94, 0]);
 const NO_NUMBER = /** @type {Rgb} */ ([170, 51, 119]);
 
+const HALF = 256;
+const NAN = 2 * HALF + 1;
+
 /**
- * @param {number} value
- * @param {number} scale the largest magnitude
+ * The colours of a heatmap as pixels, from the most negative over zero to the most positive, then that of NaN.
  * @param {Rgb} ground the colour of zero
- * @returns {Rgb}
  */
-export function colour(value, scale, ground) {
-  if (Number.isNaN(value)) return NO_NUMBER;
-  const share = scale > 0 ? Math.min(1, Math.abs(value) / scale) : 0;
-  const end = value < 0 ? BELOW : ABOVE;
-  const mix = (/** @type {number} */ i) => Math.round(ground[i] + (end[i] - ground[i]) * share);
-  return [mix(0), mix(1), mix(2)];
+export function palette(ground) {
+  const made = new Uint32Array(NAN + 1);
+  for (let i = 0; i < NAN; i++) {
+    const share = Math.abs(i - HALF) / HALF;
+    const end = i < HALF ? BELOW : ABOVE;
+    const mix = (/** @type {number} */ channel) => Math.round(ground[channel] + (end[channel] - ground[channel]) * share);
+    made[i] = pixel([mix(0), mix(1), mix(2)]);
+  }
+  made[NAN] = pixel(NO_NUMBER);
+  return made;
+}
+
+/** @param {Rgb} colour as the bytes of an image lie in memory */
+function pixel([red, green, blue]) {
+  return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+}
+
+/**
+ * Where a value stands in the palette.
+ * @param {number} value
+ * @param {number} scale the magnitude of full colour
+ */
+export function shade(value, scale) {
+  if (value !== value) return NAN;
+  const share = scale > 0 ? value / scale : 0;
+  return HALF + Math.round(HALF * Math.max(-1, Math.min(1, share)));
 }
 
 /**

@@ -21,6 +21,9 @@ export class Rows {
     /** @type {Set<number>} */
     this.open = new Set();
     this.current = 0;
+    this.count = 0;
+    /** @type {Piece[]} */
+    this.pieces = [];
     this.layOut();
   }
 
@@ -43,7 +46,6 @@ export class Rows {
   }
 
   layOut() {
-    /** @type {Piece[]} */
     this.pieces = [];
     this.count = 0;
     let at = 0;

@@ -1,7 +1,7 @@
 // @ts-check
 /** A matrix as a picture: hover for the exact value, data type and bits; arrow keys move the chosen element. */
 
-import { changes, colour, magnitude, shrink } from "./colours.js";
+import { changes, magnitude, palette, shade, shrink } from "./colours.js";
 import { element } from "./dom.js";
 import { formatBits, formatShape, formatValue } from "./numbers.js";
 
@@ -43,6 +43,7 @@ class Heatmap {
     this.matrix = matrix;
     this.options = options;
     this.scale = options.scale ?? magnitude(matrix.values);
+    /** @type {[number, number] | null} */
     this.chosen = options.chosen ?? null;
     this.changed = options.before ? changes(options.before.bits, matrix.bits, matrix.shownColumns) : null;
     this.canvas = element("canvas", { tabindex: 0, role: "img", class: options.kind ?? "", "aria-label": this.description(options.label) });
@@ -136,8 +137,9 @@ class Heatmap {
     const { values, shownRows, shownColumns } = this.matrix;
     const { cells, tall, wide } = shrink(values, shownRows, shownColumns, height, width);
     const made = new ImageData(wide, tall);
-    const ground = groundOf(this.canvas);
-    for (let i = 0; i < cells.length; i++) made.data.set([...colour(cells[i], this.scale, ground), 255], i * 4);
+    const pixels = new Uint32Array(made.data.buffer);
+    const colours = palette(groundOf(this.canvas));
+    for (let i = 0; i < cells.length; i++) pixels[i] = colours[shade(cells[i], this.scale)];
     const picture = document.createElement("canvas");
     picture.width = wide;
     picture.height = tall;

@@ -48,7 +48,8 @@ export function instructionPane(viewer) {
       note.textContent = `${name} engine · ${cost(viewer, state.detail)}`;
       show(state.detail);
     }
-    if (changed.has("tile") || (changed.has("detail") && state.detail)) open(viewer, opened);
+    if (changed.has("tile")) open(viewer, opened).then(() => (body.scrollTop = state.tile === null ? 0 : opened.offsetTop));
+    else if (changed.has("detail") && state.detail) open(viewer, opened);
   });
   return root;
 }

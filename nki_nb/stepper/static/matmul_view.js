@@ -34,10 +34,11 @@ export async function matmulView(viewer, detail) {
     element("div", { class: "figures operands" },
       heatmap({ label: stationary.label, caption: "stationary [K, M]", matrix: weights, kind: "read" }),
       heatmap({ label: moving.label, caption: "moving [K, N]", matrix: data, kind: "read" })),
-    element("h4", {}, `PSUM bank ${bank}`, element("span", { class: "note" }, groupWords(detail))),
-    element("div", { class: "figures pair" },
-      heatmap({ label: dst.label, caption: detail.matmul.mode === "overwrite" ? "before: will be overwritten" : "before", matrix: before, scale, unwritten, chosen, choose }),
-      heatmap({ label: dst.label, caption: "after", matrix: after, before: unwritten ? null : before, scale, kind: "write", chosen, choose })),
+    element("div", {},
+      element("h4", {}, `PSUM bank ${bank}`, element("span", { class: "note" }, groupWords(detail))),
+      element("div", { class: "figures pair" },
+        heatmap({ label: dst.label, caption: detail.matmul.mode === "overwrite" ? "before: will be overwritten" : "before", matrix: before, scale, unwritten, chosen, choose }),
+        heatmap({ label: dst.label, caption: "after", matrix: after, before: unwritten ? null : before, scale, kind: "write", chosen, choose }))),
     sum,
   ];
 }
@@ -89,6 +90,7 @@ function bars(viewer, detail, { steps, overwrite, added }) {
   const most = Math.max(...added.map((n) => (Number.isFinite(n) ? Math.abs(n) : 0)), 1e-30);
   const { position } = detail.matmul;
   const first = Math.max(0, Math.min(position - MOST_BARS / 2, steps.length - MOST_BARS));
+  /** @type {HTMLElement[]} */
   const made = steps.slice(first, first + MOST_BARS).map((step, i) => {
     const k = first + i;
     const when = k === position ? "this step" : k > position ? "to come" : overwrite[k] ? "overwrote" : "added";

@@ -9,6 +9,7 @@ import { bands, rowBytes } from "./regions.js";
 /** @typedef {import("./overview.js").Allocation} Allocation */
 
 const PARTITIONS = 128;
+const MARGINS = 2 * 12 + 34; // of the pane, and for the partition numbers
 const MOST_ABSENT = 40;
 const MOST_TENSORS = 24;
 
@@ -17,14 +18,16 @@ export function memoryPane(viewer) {
   const { store } = viewer;
   const { root, note, body } = pane("memory", "Memory");
   note.append(legend("read", "read now"), legend("write", "written now"), legend("live", "alive"), legend("absent", "freed or not yet"));
-  const draw = () => body.replaceChildren(...hbm(viewer), ...sbuf(viewer, body), ...psum(viewer, body));
+  let width = 0; // known from the observer: asking the page for it at each step would make it lay out twice
+  const draw = () => body.replaceChildren(...hbm(viewer), ...sbuf(viewer, width), ...psum(viewer, width));
   store.subscribe((_, changed) => {
     if (changed.has("step") || changed.has("detail") || changed.has("tile")) draw();
   });
-  let width = 0;
   new ResizeObserver(() => {
-    if (body.clientWidth !== width && viewer.state.step >= 0) draw();
-    width = body.clientWidth;
+    const now = Math.max(240, body.clientWidth - MARGINS);
+    if (now === width) return;
+    width = now;
+    if (viewer.state.step >= 0) draw();
   }).observe(body);
   return root;
 }
@@ -119,11 +122,10 @@ function words(tile) {
 
 // -- on chip -----------------------------------------------------------------------------------------------------------
 
-/** @param {Viewer} viewer @param {HTMLElement} body */
-function sbuf(viewer, body) {
+/** @param {Viewer} viewer @param {number} width */
+function sbuf(viewer, width) {
   const { limit, peak, high } = viewer.overview.memory.sbuf;
   const shown = Math.max(high, peak, 64);
-  const width = Math.max(240, body.clientWidth - 34);
   const over = shown > limit;
   const now = viewer.overview.alive(viewer.state.step).filter((a) => a.region === "sbuf").reduce((sum, a) => sum + a.row_bytes, 0);
   const picture = chip(viewer, "sbuf", width, 150, width / shown);
@@ -141,15 +143,25 @@ function usage(now, peak, limit) {
     element("i", { class: "peak", style: `width:${part(peak)}` }), element("i", { class: "used", style: `width:${part(now)}` }));
 }
 
-/** @param {Viewer} viewer @param {HTMLElement} body */
-function psum(viewer, body) {
+/** @param {Viewer} viewer @param {number} width */
+function psum(viewer, width) {
   const { banks, bank_bytes: size, psum: { peak } } = viewer.overview.memory;
-  const width = Math.max(240, body.clientWidth - 34);
   const picture = chip(viewer, "psum", width, 110, width / (banks * size));
   for (let i = 1; i < banks; i++) picture.children[0].after(shape("line", { x1: (i / banks) * width, x2: (i / banks) * width, y1: 0, y2: 110, class: "cut" }));
   const numbers = Array.from({ length: banks }, (_, i) => element("span", {}, String(i)));
   return [heading("PSUM", `${banks} banks × ${formatBytes(size)} · peak ${Math.ceil(peak / size)} of ${banks} banks`),
-    picture, element("p", { class: "foot banks" }, ...numbers)];
+    picture, element("p", { class: "foot banks" }, ...numbers), ...accumulation(viewer, size)];
+}
+
+/** The sum that is under way in a bank, when this step is a part of it. @param {Viewer} viewer @param {number} size of a bank */
+function accumulation(viewer, size) {
+  const { detail } = viewer.state;
+  if (!detail?.matmul) return [];
+  const { group, position, evicted } = detail.matmul;
+  const { label, placed } = viewer.overview.allocations[detail.operands.find((/** @type {any} */ o) => o.writes).allocation];
+  const parts = [`bank ${Math.floor(placed / size)}: ${label}, ${position + 1} of ${group.length} added`,
+    `steps ${group[0]} to ${group[group.length - 1]}`, evicted === null ? "never read" : `read at ${evicted}`];
+  return [element("p", { class: "sum-note" }, parts.join(" · "))];
 }
 
 /**

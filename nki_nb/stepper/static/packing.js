@@ -1,10 +1,10 @@
 // @ts-check
-/** Arrays as Python packs them: little-endian bytes in base64, with their type and shape. */
+/** Arrays as Python packs them: little-endian bytes, beside a message or in base64 in a page, with their type and shape. */
 
 const KINDS = { f4: Float32Array, f8: Float64Array, i4: Int32Array, u1: Uint8Array, u2: Uint16Array, u4: Uint32Array };
 
 /**
- * @typedef {{ kind: keyof typeof KINDS, shape: number[], data: string }} Packed
+ * @typedef {{ kind: keyof typeof KINDS, shape: number[], data: string | DataView }} Packed
  * @typedef {Float32Array | Float64Array | Int32Array | Uint8Array | Uint16Array | Uint32Array} Numbers
  */
 
@@ -14,10 +14,26 @@ const KINDS = { f4: Float32Array, f8: Float64Array, i4: Int32Array, u1: Uint8Arr
  * @returns {Numbers}
  */
 export function unpack(packed) {
+  if (packed.data instanceof DataView) {
+    const { buffer, byteOffset, byteLength } = packed.data;
+    return new KINDS[packed.kind](/** @type {ArrayBuffer} */ (buffer.slice(byteOffset, byteOffset + byteLength)));
+  }
   const text = atob(packed.data);
   const bytes = new Uint8Array(text.length);
   for (let i = 0; i < bytes.length; i++) bytes[i] = text.charCodeAt(i);
   return new KINDS[packed.kind](bytes.buffer);
+}
+
+/**
+ * Put the bytes that came beside a message where it has their numbers.
+ * @param {any} answer
+ * @param {DataView[]} buffers
+ */
+export function attach(answer, buffers) {
+  if (!answer || typeof answer !== "object") return answer;
+  if (answer.kind in KINDS && typeof answer.data === "number") answer.data = buffers[answer.data];
+  else for (const part of Object.values(answer)) attach(part, buffers);
+  return answer;
 }
 
 /**

@@ -1,7 +1,7 @@
 // @ts-check
 /** Where answers come from: a live kernel, or what a saved page carries. Both answer `ask(request, signal)`. */
 
-import { unpack, unpackMatrix } from "./packing.js";
+import { attach, unpack, unpackMatrix } from "./packing.js";
 
 /**
  * @typedef {{ kind: string, [argument: string]: any }} Request
@@ -16,7 +16,7 @@ export function requestKey(request) {
   return Object.keys(request).sort().map((name) => `${name}=${request[name]}`).join("&");
 }
 
-const MOST_KEPT = 64;
+const MOST_KEPT = 32_000_000;
 const MOST_SENT = 4;
 
 /** Asks the kernel over the widget's messages, a few requests at a time; forgets what nobody waits for any more. */
@@ -27,11 +27,12 @@ export class LiveSource {
     this.next = 0;
     /** @type {Map<string, any>} */
     this.kept = new Map();
+    this.size = 0;
     /** @type {Map<number, { key: string, resolve: Function, reject: Function }>} */
     this.sent = new Map();
     /** @type {{ request: Request, signal: AbortSignal | undefined, resolve: Function, reject: Function }[]} */
     this.waiting = [];
-    model.on("msg:custom", (/** @type {any} */ message) => this.receive(message));
+    model.on("msg:custom", (/** @type {any} */ message, /** @type {DataView[]} */ buffers) => this.receive(message, buffers));
   }
 
   /**
@@ -61,24 +62,42 @@ export class LiveSource {
     }
   }
 
-  /** @param {any} message */
-  receive(message) {
+  /** @param {any} message @param {DataView[]} buffers */
+  receive(message, buffers) {
     const asked = this.sent.get(message?.id);
     if (!asked) return;
     this.sent.delete(message.id);
     if (message.error !== undefined) asked.reject(new Error(message.error));
     else {
-      const answer = opened(message.answer);
+      const answer = opened(attach(message.answer, buffers));
       this.keep(asked.key, answer);
+      this.keepParts(answer);
       asked.resolve(answer);
     }
     this.pump();
   }
 
+  /** What a step's answer holds of further answers, under the questions for them. @param {any} answer */
+  keepParts(answer) {
+    if (!answer?.operands || !answer.values) return;
+    const step = answer.index;
+    for (const { operand, after, matrix } of answer.values) this.keep(requestKey({ kind: "operand", step, operand, after }), opened(matrix));
+    if (answer.element) {
+      const { row, column, answer: parts } = answer.element;
+      this.keep(requestKey({ kind: "contributions", step, row, column }), opened(parts));
+    }
+    delete answer.values;
+  }
+
   /** @param {string} key @param {any} answer */
   keep(key, answer) {
     this.kept.set(key, answer);
-    if (this.kept.size > MOST_KEPT) this.kept.delete(this.kept.keys().next().value ?? "");
+    this.size += sizeOf(answer);
+    for (const [oldest, dropped] of this.kept) {
+      if (this.size <= MOST_KEPT) break;
+      this.kept.delete(oldest);
+      this.size -= sizeOf(dropped);
+    }
   }
 }
 
@@ -100,6 +119,7 @@ export class StaticSource {
       case "texts": return saved.texts.slice(request.start, request.stop);
       case "first_nan": return found(saved.first_nan, "the search for NaN");
       case "contributions": return this.contributions(request);
+      case "tensor": return this.tensor(request);
       case "operand": return this.matrix(`${request.step}.${request.operand}.${request.after ? "after" : "before"}`);
       default: throw new LeftOut("only a live kernel can show this: this is a saved page");
     }
@@ -110,6 +130,23 @@ export class StaticSource {
     const number = this.saved.values[key];
     if (number === null) return null;
     return unpackMatrix(this.saved.matrices[found(number, "these values")]);
+  }
+
+  /**
+   * A whole tensor before a step: what the last operand that covered it showed.
+   * @param {Request} request
+   */
+  tensor({ allocation, step }) {
+    const { shape, dtype, pinned, born } = this.saved.overview.allocations[allocation];
+    const covers = (/** @type {any} */ o) => o.offset === 0 && o.dtype === dtype && String(o.shape) === String(shape);
+    for (let i = step; i >= Math.max(born, 0) && !pinned && this.saved.steps[i]; i--) {
+      const mine = this.saved.steps[i].operands.filter((/** @type {any} */ o) => o.allocation === allocation);
+      const writes = i < step ? mine.filter((/** @type {any} */ o) => o.writes) : [];
+      const whole = (writes.length ? writes : mine).find(covers);
+      if (whole) return this.matrix(`${i}.${whole.number}.${writes.length ? "after" : "before"}`);
+      if (writes.length) break;
+    }
+    return this.matrix(`input.${allocation}`);
   }
 
   /**
@@ -141,6 +178,11 @@ function opened(answer) {
   if (answer?.values?.data !== undefined && answer.shown) return unpackMatrix(answer);
   if (answer?.added?.data !== undefined) return { ...answer, added: [...unpack(answer.added)], sum: [...unpack(answer.sum)] };
   return answer;
+}
+
+/** About how many bytes an answer takes. @param {any} answer */
+function sizeOf(answer) {
+  return 1000 + (answer?.values?.byteLength ?? 0) + (answer?.bits?.byteLength ?? 0);
 }
 
 /** @param {any} value @param {string} what */

@@ -16,6 +16,8 @@ import { Viewer } from "./viewer.js";
 
 /** @typedef {import("./source.js").Source} Source */
 
+const SETTLED = 120;
+
 /**
  * Show a run in an element; the answer takes it away again.
  * @param {HTMLElement} place
@@ -90,8 +92,11 @@ function deepLinks(viewer) {
   };
   const follow = () => viewer.go(linked() ?? viewer.state.step);
   window.addEventListener("hashchange", follow);
+  let timer = 0; // browsers limit how often an address may change
   viewer.store.subscribe((state, changed) => {
-    if (changed.has("step")) history.replaceState(null, "", `#step=${state.step}`);
+    if (!changed.has("step")) return;
+    clearTimeout(timer);
+    timer = window.setTimeout(() => history.replaceState(null, "", `#step=${state.step}`), SETTLED);
   });
   return { step: linked(), end: () => window.removeEventListener("hashchange", follow) };
 }

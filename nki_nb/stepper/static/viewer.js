@@ -38,7 +38,8 @@ export class Viewer {
     this.asking.abort();
     this.asking = new AbortController();
     this.store.set({ step: target, message: "", detail: null, trouble: "" });
-    this.ask({ kind: "step", step: target }).then((detail) => this.store.set({ detail }), (error) => this.missing(error));
+    const { element } = this.state;
+    this.ask(element ? { kind: "step", step: target, element } : { kind: "step", step: target }).then((detail) => this.store.set({ detail }), (error) => this.missing(error));
   }
 
   /**

@@ -49,7 +49,7 @@ class dma_compute(Instruction):
     """
 
     decided_operands = (*_SOURCES, "index")
-    decided_params = ("form",)
+    decided_params = ("form", "given")
     runs_on = Engine.dma
 
     dst: NkiTensor = write(DMA_REACH, "dma_compute.buffers")
@@ -62,6 +62,7 @@ class dma_compute(Instruction):
 
     index: ClassVar[NkiTensor | None]
     form: ClassVar[str]
+    given: ClassVar[int]
 
     @classmethod
     def collect(cls) -> None:
@@ -71,9 +72,11 @@ class dma_compute(Instruction):
         cls.get_params = staticmethod(lambda ins: tuple(getattr(ins, n) for n in names))
 
     def __post_init__(self) -> None:
-        given = list(self.srcs) if isinstance(self.srcs, (list, tuple)) else [self.srcs]
+        listed = isinstance(self.srcs, (list, tuple))
+        given = list(self.srcs) if listed else [self.srcs]
         self.__dict__.update(dict.fromkeys(_SOURCES))
         self.__dict__.update(zip(_SOURCES, given, strict=False))
+        self.__dict__["given"] = len(given) if listed else -1  # what the rules look at and the operands do not say
         self.__dict__["index"] = next((i for i in map(index_of, (self.dst, *given)) if i is not None), None)
         self.__dict__["form"] = _form(self.dst, given)
         super().__post_init__()

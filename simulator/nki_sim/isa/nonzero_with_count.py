@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -33,12 +33,15 @@ class nonzero_with_count(ComputeInstruction):
 
     runs_on = engine.gpsimd
     writes_all = False
+    decided_params = ("partitions",)
 
     dst: NkiTensor = update(SBUF, "nonzero_with_count.dst")
     src: NkiTensor = read(SBUF, "nonzero_with_count.src")
     index_offset: int = 0
     padding_val: int = -1
     name: str | None = None
+
+    partitions: ClassVar[int]  # of src, which the part of it that is read does not tell
 
     @classmethod
     def collect(cls) -> None:
@@ -47,6 +50,7 @@ class nonzero_with_count(ComputeInstruction):
         cls.get_operands = staticmethod(lambda ins: (ins.dst, _firsts(ins.src)))
 
     def __post_init__(self) -> None:
+        self.__dict__["partitions"] = partitions(self.src) if isinstance(self.src, NkiTensor) else 0
         super().__post_init__()
         storage = self.dst.storage
         if storage.state:
