@@ -20,6 +20,7 @@ from nki_sim.regions import Box, operand_box
 from nki_sim.run import Run
 from nki_sim.timing import Timeline, dma_shape
 from nki_sim.trace import Replay
+from threadpoolctl import ThreadpoolController
 
 from nki_nb.stepper.folding import folds
 from nki_nb.stepper.packing import pack, pack_counts
@@ -44,6 +45,7 @@ class Feed:
     def __init__(self, run: Run, failure: Diagnosis | None = None):
         self.run = run
         self.failure = failure
+        self._threads = ThreadpoolController()
 
     @cached_property
     def replay(self) -> Replay:
@@ -267,6 +269,11 @@ class Feed:
         Raises:
             ValueError: the request is none of those above.
         """
+        # Steps are answered one small product at a time, where BLAS threads cost more than they give.
+        with self._threads.limit(limits=1, user_api="blas"):
+            return self._answer(request)
+
+    def _answer(self, request: Mapping[str, Any]) -> Any:
         kind = request.get("kind")
         if kind == "overview":
             return self.overview()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from viewing import absent
 
 QUIET = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--no-first-run")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -17,10 +20,12 @@ WIDE = {"width": 1280, "height": 820}
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Chromium, driven by Playwright."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="browser tests need Playwright: pip install playwright")
+    if importlib.util.find_spec("playwright") is None:
+        absent("Playwright: pip install playwright")
+    sync_api = importlib.import_module("playwright.sync_api")
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
-        pytest.skip(f"browser tests need one of {', '.join(BROWSERS)}")
+        absent(f"a browser: one of {', '.join(BROWSERS)}")
     with sync_api.sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=found, args=list(QUIET))
         yield launched

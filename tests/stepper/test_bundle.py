@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from viewing import absent
 
 from nki_nb.stepper.bundle import STATIC, BundleError, join, script, style
 
@@ -36,7 +37,7 @@ def test_it_is_one_module_without_imports() -> None:
 def test_it_is_what_node_takes(tmp_path: Path) -> None:
     node = shutil.which("node")
     if node is None:
-        pytest.skip("needs node")
+        absent("node")
     (tmp_path / "bundle.mjs").write_text(script(), encoding="utf-8")
     subprocess.run([node, "--check", str(tmp_path / "bundle.mjs")], check=True)
 

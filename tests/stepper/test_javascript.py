@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from samples import matmul_run, softmax_run
+from viewing import absent
 
 from nki_nb.program_listing import ENGINES
 from nki_nb.stepper.bundle import STATIC
@@ -23,7 +24,7 @@ TESTS = Path(__file__).parent / "js"
 def node() -> str:
     found = shutil.which("node")
     if found is None:
-        pytest.skip("JavaScript tests need node")
+        absent("node")
     return found
 
 

@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
-from viewing import colours_in, eventually, lines_of, row_of, step_of, title_of, written_tiles
+from viewing import absent, colours_in, eventually, lines_of, row_of, step_of, title_of, written_tiles
 
 CELL = """\
 %%nki c = matmul(lhsT, rhs) --target trn2 --view step
@@ -43,6 +44,7 @@ lhsT, rhs = np.ones((256, 72), np.float32), np.ones((256, 200), np.float32)
 """
 
 
+TUTORIAL = Path(__file__).parents[2] / "tutorials" / "03_watch_a_matmul.ipynb"
 HOUSES = {"jupyterlab": "lab/tree/{name}", "notebook": "notebooks/{name}"}
 """Module that serves notebooks, and where it shows one."""
 
@@ -52,7 +54,7 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     """A server with its own settings; the address of its files, and the folder that they are in."""
     module = request.param
     if importlib.util.find_spec(module) is None:
-        pytest.skip(f"needs {module}: pip install {module}")
+        absent(f"{module}: pip install {module}")
     home = tmp_path_factory.mktemp("lab")
     folder = home / "notebooks"
     folder.mkdir()
@@ -97,26 +99,30 @@ def _write(folder: Path, name: str, *cells: str) -> None:
     (folder / name).write_text(json.dumps({"cells": made, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}))
 
 
-def _runs(page: Any) -> bool:
-    """Run the first cell; false while its kernel is not ready and JupyterLab drops the request."""
+def _runs(page: Any, cell: int = 0) -> bool:
+    """Run the first code cell; false while its kernel is not ready and JupyterLab drops the request."""
     question = page.locator(".jp-Dialog .jp-mod-accept")
     if question.count():  # which kernel?
         question.first.click()
-    page.click(".jp-Notebook .jp-Cell >> nth=0 >> .cm-content")
+    page.click(f".jp-Notebook .jp-Cell >> nth={cell} >> .cm-content")
     page.keyboard.press("Shift+Enter")
-    prompt = page.locator(".jp-Notebook .jp-InputPrompt").first
+    prompt = page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").first
     return eventually(lambda: bool(set(prompt.inner_text()) & set("*123456789")), 1.5)
 
 
 def _run(browser: Any, lab: tuple[str, Path], name: str, *cells: str) -> Any:
-    """Open a notebook and run its cells one after another."""
-    address, folder = lab
-    _write(folder, name, *cells)
+    """Write a notebook, open it, and run its cells one after another."""
+    _write(lab[1], name, *cells)
+    return _open(browser, lab, name, range(len(cells)))
+
+
+def _open(browser: Any, lab: tuple[str, Path], name: str, cells: range) -> Any:
+    """Open a notebook that is there, and run some of its cells one after another, of which the first is code."""
     page = browser.new_page(viewport={"width": 1500, "height": 950})
     page.set_default_timeout(20_000)
-    page.goto(address.format(name=name))
+    page.goto(lab[0].format(name=name))
     page.wait_for_selector(".jp-Notebook .jp-Cell .cm-content")
-    assert eventually(lambda: _runs(page), 20), "the kernel does not run the first cell"
+    assert eventually(lambda: _runs(page, cells.start), 20), "the kernel does not run the first cell"
     for _ in cells[1:]:
         page.keyboard.press("Shift+Enter")
     try:
@@ -149,6 +155,28 @@ def test_stepping(browser: Any, lab: tuple[str, Path]) -> None:
     assert page.locator(".jp-Notebook .jp-Cell").count() == 3
     page.evaluate("document.body.dataset.jpThemeLight = 'false'")
     assert page.get_attribute(".nki-stepper", "data-theme") == "dark"
+    page.close()
+
+
+def test_the_tutorial_steps(browser: Any, lab: tuple[str, Path]) -> None:
+    tutorial = nbformat.read(TUTORIAL, as_version=4)
+    for cell in tutorial.cells:
+        if cell.cell_type == "code":  # as after "clear all outputs": numbers that appear are those of this run
+            cell.outputs, cell.execution_count = [], None
+    nbformat.write(tutorial, lab[1] / TUTORIAL.name)
+    page = _open(browser, lab, TUTORIAL.name, range(1, 5))
+    root = page.locator(".nki-stepper")
+    root.scroll_into_view_if_needed()
+    root.focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    assert step_of(page) == row_of(page) == 5
+    assert eventually(lambda: title_of(page) == "nc_matmul")
+    assert page.locator(".nki-stepper .instruction", has_text="2 of 3").count() == 1
+    page.wait_for_timeout(200)
+    save_picture(page, "tutorial")
+    page.keyboard.press("ArrowLeft")
+    assert step_of(page) == 4
     page.close()
 
 
