@@ -6,13 +6,14 @@ this package turns what happened into reports, diagnoses and pictures.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import nki_sim
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
-    from nki_sim.errors import NkiError
+    from nki_sim.errors import Diagnosis, NkiError
     from nki_sim.run import Run
 
     from nki_nb.stepper.widget import StepperWidget
@@ -45,15 +46,37 @@ def view(run: Run | NkiError, step: int | None = None) -> StepperWidget:
     Raises:
         ValueError: the error came before a kernel ran.
     """
-    from nki_sim.errors import NkiError
-
     from nki_nb.stepper.widget import StepperWidget
 
+    done, failure = _run_and_failure(run)
+    return StepperWidget(done, step, failure)
+
+
+def save_html(run: Run | NkiError, path: str | Path, budget: int = 20_000_000) -> Path:
+    """Write one self-contained page on which a run, or the run up to an error, is stepped through: no network, no kernel.
+
+    Args:
+        run: what ``nki_sim.run`` gave, or an error that it raised.
+        path: the file to write.
+        budget: bytes that the page may have, about; what does not fit is left out, and the page says so.
+
+    Raises:
+        ValueError: the error came before a kernel ran.
+    """
+    from nki_nb.stepper import saved
+    from nki_nb.stepper.feed import Feed
+
+    return saved.write(Feed(*_run_and_failure(run)), path, budget)
+
+
+def _run_and_failure(run: Run | NkiError) -> tuple[Run, Diagnosis | None]:
+    from nki_sim.errors import NkiError
+
     if not isinstance(run, NkiError):
-        return StepperWidget(run, step)
+        return run, None
     if run.run is None:
         raise ValueError("no kernel was running when this error was raised")
-    return StepperWidget(run.run, step, run.diagnosis)
+    return run.run, run.diagnosis
 
 
-__all__ = ["load_ipython_extension", "unload_ipython_extension", "view"]
+__all__ = ["load_ipython_extension", "save_html", "unload_ipython_extension", "view"]

@@ -21,7 +21,7 @@ from nki_sim.errors import NkiError, NkiWarning
 from nki_sim.hw import ALIASES, core
 from nki_sim.kernel import as_kernel
 
-from nki_nb import __version__, tour
+from nki_nb import __version__, save_html, tour
 from nki_nb.files import KernelNotFoundError, find_kernel
 from nki_nb.info import Info
 from nki_nb.report import Report
@@ -76,6 +76,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strict", action="store_true", help="findings are errors")
     parser.add_argument("--fp32", action="store_true", help="store low-precision floats as fp32")
     parser.add_argument("--json", action="store_true", help="print report and diagnosis as one JSON object")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page on which the run is stepped through")
     _add_target(parser)
 
 
@@ -95,7 +96,11 @@ def _run(options: argparse.Namespace) -> int:
     except NkiError as error:
         found = {"report": None, "diagnosis": {"error": type(error).__name__, **error.diagnosis.as_dict()}}
         print(json.dumps(found, indent=2) if options.json else f"{type(error).__name__}: {error}")
+        if options.html is not None and error.run is not None:
+            save_html(error, options.html)
         return BROKEN
+    if options.html is not None:
+        save_html(run, options.html)
     report = Report.of(run)
     print(json.dumps({"report": report.as_dict(), "diagnosis": None}, indent=2) if options.json else report)
     return FINE

@@ -90,16 +90,10 @@ class Report(Run):
         return StepperWidget(self, step)
 
     def save_html(self, path: str | Path, budget: int = 20_000_000) -> Path:
-        """Write one self-contained page on which the run can be stepped through, without network or kernel.
+        """Write one self-contained page on which the run can be stepped through: see :func:`nki_nb.save_html`."""
+        from nki_nb import save_html
 
-        Args:
-            path: the file to write.
-            budget: bytes that the page may have, about; what does not fit is left out, and the page says so.
-        """
-        from nki_nb.stepper import saved
-        from nki_nb.stepper.feed import Feed
-
-        return saved.write(Feed(self), path, budget)
+        return save_html(self, path, budget)
 
     def as_dict(self) -> dict[str, Any]:
         """The report as plain data, for ``--json``."""

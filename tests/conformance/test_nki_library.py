@@ -33,6 +33,10 @@ SELECTIONS = {
     "rope": ([f"{CORE}/embeddings/test_rope.py", "-m", "fast"], {"NKILIB_ONE_CORE": "1"}),
     "cascaded_max": ([f"{CORE}/max/test_cascaded_max.py", "-m", "fast", "-k", "not b-256"], {"NKILIB_ONE_CORE": "1"}),
     "topk": ([f"{CORE}/topk/test_topk.py", "-m", "fast", "-k", "lnc-1"], {}),
+    "dynamic_elementwise_add": (
+        [f"{EXPERIMENTAL}/dynamic_shapes/test_dynamic_elementwise_add.py"],
+        {"NKILIB_ONE_CORE": "1"},
+    ),
     "topk_reduce": ([f"{EXPERIMENTAL}/subkernels/test_topk_reduce.py"], {"NKILIB_ONE_CORE": "1"}),
     "find_nonzero_indices": (
         [f"{EXPERIMENTAL}/benchmark/test_find_nonzero_indices_with_count.py"],

@@ -58,6 +58,14 @@ def test_a_broken_limit_exits_1(kernels: Path, capsys: pytest.CaptureFixture[str
     assert str(kernels.parent) not in out
 
 
+@pytest.mark.parametrize(("array", "code"), [("ones:3x5", 0), ("ones:300x40", 1)])
+def test_html_is_a_page_to_step_through(kernels: Path, tmp_path: Path, array: str, code: int) -> None:
+    page = tmp_path / "run.html"
+    assert run(f"{kernels}::double", "--arg", f"x={array}", "--html", str(page)) == code
+    text = page.read_text(encoding="utf-8")
+    assert "double, step by step" in text and "http://" not in text.replace("http://www.w3.org/", "")
+
+
 def test_json_has_report_and_diagnosis(kernels: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(f"{kernels}::double", "--arg", "x=arange:3x5", "--json") == 0
     fine = json.loads(capsys.readouterr().out)
