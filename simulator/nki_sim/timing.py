@@ -181,7 +181,8 @@ class DmaShape:
 
 def dma_shape(plan: Plan) -> DmaShape:
     """The descriptors of a DMA plan."""
-    tensors = [plan.slots[i] for i in (*plan.writes, *plan.reads) if plan.slots[i].name in ("dst", "src")]
+    slots = [plan.slots[i] for i in (*plan.writes, *plan.reads)]
+    tensors = [slot for slot in slots if slot.name.rstrip("0123456789") in ("dst", "src")]  # one, or src0, src1 …; no index
     total, runs = 0, []
     for slot in tensors:
         size = slot.itemsize
