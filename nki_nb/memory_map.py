@@ -14,7 +14,7 @@ from nki_sim.placement import Occupancy
 from nki_sim.run import Run
 
 from nki_nb.markup import clip
-from nki_nb.report import kib
+from nki_nb.sizes import kib
 from nki_nb.svg import INK, MARGIN, MONO_WIDTH, MUTED, NOW, RULE, WIDTH, Drawing
 
 TILE_FILL, TILE_EDGE = "#d6e6f2", "#0072b2"

@@ -16,6 +16,7 @@ from nki_sim.run import Run
 
 from nki_nb.check import Comparison
 from nki_nb.markup import escape
+from nki_nb.sizes import human_bytes, kib, plural
 from nki_nb.svg import INK, MUTED, Drawing
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def _program_line(report: Report) -> str:
     counts = report.counts
     each = " · ".join(f"{name} {n}" for name, n in list(counts.items())[:8])
     more = f" · {len(counts) - 8} more kinds" if len(counts) > 8 else ""
-    return f"{_plural(len(report.program), 'instruction')}: {each}{more}".removesuffix(": ")
+    return f"{plural(len(report.program), 'instruction')}: {each}{more}".removesuffix(": ")
 
 
 def _memory_line(report: Report) -> str:
@@ -178,7 +179,7 @@ def _memory_line(report: Report) -> str:
 
 
 def _dma_count(report: Report) -> str:
-    return _plural(report.program.engines().get("dma", 0), "transfer")
+    return plural(report.program.engines().get("dma", 0), "transfer")
 
 
 def _finding_lines(finding: Diagnosis) -> Iterator[str]:
@@ -195,23 +196,6 @@ def _finding_lines(finding: Diagnosis) -> Iterator[str]:
 def describe(value: Any) -> str:
     """Data type and shape of an array, as ``float32 [200 × 700]``."""
     return f"{lookup(value.dtype).name} [{' × '.join(map(str, value.shape))}]"
-
-
-def kib(size: int) -> str:
-    """Bytes as KiB with one decimal."""
-    return f"{size / 1024:.1f}"
-
-
-def human_bytes(size: int) -> str:
-    """Bytes with the unit that fits."""
-    for limit, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if size >= limit:
-            return f"{size / limit:.1f} {unit}"
-    return _plural(size, "byte")
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 # -- the same rows as HTML, SVG and data -----------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from nki_sim.trace import alive
 from nki_nb.markup import clip
 from nki_nb.memory_map import TILE_EDGE, TILE_FILL
 from nki_nb.program_listing import ENGINES
-from nki_nb.report import human_bytes, kib
+from nki_nb.sizes import human_bytes, kib
 from nki_nb.stepper.feed import Feed
 from nki_nb.stepper.places import source_lines
 from nki_nb.svg import INK, MARGIN, MONO_WIDTH, MUTED, NOW, RULE, WIDTH, Drawing
@@ -128,7 +128,7 @@ def _summary(detail: dict[str, object]) -> str:
     dma, matmul = detail["dma"], detail["matmul"]
     if isinstance(dma, dict):
         share = round(dma["efficiency"] * 100)
-        size = f"{dma['descriptors']} descriptors of {human_bytes(dma['descriptor_bytes'])}, {share} % of a full 2 KiB row"
+        size = f"{dma['descriptors']} descriptors of {_few_bytes(dma['descriptor_bytes'])}, {share} % of a full 2 KiB row"
         return f"{', '.join(dma['kinds'])} · {human_bytes(dma['bytes'])} in {size} · {detail['lane']}"
     if isinstance(matmul, dict):
         does = "overwrites" if matmul["mode"] == "overwrite" else "adds"
@@ -138,6 +138,11 @@ def _summary(detail: dict[str, object]) -> str:
     assert isinstance(operands, list)
     tensors = [f"{o['name']} {o['dtype']} [{' × '.join(map(str, o['shape']))}]" for o in operands if "allocation" in o]
     return " · ".join(tensors)
+
+
+def _few_bytes(size: int) -> str:
+    """Bytes exactly where they are few: 1040 bytes and 1 KiB are not the same transfer."""
+    return f"{size} bytes" if 1 < size < 10 << 10 else human_bytes(size)
 
 
 # -- memory ----------------------------------------------------------------------------------------------------------

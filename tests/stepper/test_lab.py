@@ -121,7 +121,7 @@ def _open(browser: Any, lab: tuple[str, Path], name: str, cells: range) -> Any:
     page = browser.new_page(viewport={"width": 1500, "height": 950})
     page.set_default_timeout(20_000)
     page.goto(lab[0].format(name=name))
-    page.wait_for_selector(".jp-Notebook .jp-Cell .cm-content")
+    page.wait_for_selector(".jp-Notebook .jp-CodeCell .cm-content")
     assert eventually(lambda: _runs(page, cells.start), 20), "the kernel does not run the first cell"
     for _ in cells[1:]:
         page.keyboard.press("Shift+Enter")

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import nki_sim
 import numpy as np
 import pytest
+from nki_sim.api import nki
+from nki_sim.api.nki import isa as nisa
+from nki_sim.api.nki import language as nl
 from samples import failed, hostile_run, many_run, matmul_run, moves_run, reuse_run, square_run
 from viewing import colours_in, eventually, lines_of, row_of, step_of, title_of, written_tiles
 
@@ -156,6 +161,35 @@ def test_transfers_are_drawn_as_what_they_are(show: Show, pages: Any, step: int)
     assert page.inner_text(".kind").startswith(kind)
 
 
+@nki.jit
+def sparse(table: Any, rows: Any, places: Any) -> Any:
+    """A gather and a scatter by indices that are partly out of range."""
+    index, place = nl.load(rows), nl.load(places)
+    picked = nl.ndarray((8, 520), dtype=table.dtype, buffer=nl.sbuf)
+    nisa.memset(picked, 0)
+    nisa.dma_copy(dst=picked, src=table.vector_select(0, index), oob_mode=nisa.oob_mode.skip)
+    out = nl.ndarray(table.shape, dtype=table.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out.vector_select(0, place), src=picked, oob_mode=nisa.oob_mode.skip)
+    return out
+
+
+@pytest.mark.parametrize(("step", "kind", "far"), [(3, "gather", "−2147483647"), (4, "scatter", "2147483647")])
+def test_skipped_rows_are_said_and_labels_keep_apart(show: Show, tmp_path: Path, step: int, kind: str, far: str) -> None:
+    rows, places = np.array([[7, 299, 3, 4000, 12, 12, -(2**31) + 1, 150], [7, 299, 3, 4000, 12, 13, 2**31 - 1, 150]], np.int32)
+    run = nki_sim.run(sparse, np.zeros((300, 520), np.float16), rows[:, None], places[:, None], target="trn2")
+    page = show(saved.write(Feed(run), tmp_path / "sparse.html"), f"#step={step}")
+    page.wait_for_selector(".indices")
+    assert page.inner_text(".kind").startswith(kind)
+    assert "8 of 1040 bytes" in page.inner_text(".facts")
+    words = page.locator(".indices text").all_text_contents()
+    assert {"row 12", "row 4000: out of range", f"row {far}: out of range", "lane 3: skipped", "lane 4"} <= set(words)
+    assert len(words) == len(set(words))
+    assert page.locator(".indices line.wire:not(.outside)").count() == 6
+    picture, *labels = page.evaluate(BOXES)
+    assert all(picture[0] <= left and right <= picture[2] for left, _, right, _ in labels)
+    assert not [(a, b) for a, b in combinations(labels, 2) if a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pictures_are_not_blank(show: Show, pages: Any, scheme: str) -> None:
     page = show(pages(matmul_run), "#step=6", color_scheme=scheme)
@@ -203,6 +237,10 @@ def _measured(what: str, times: list[float]) -> str:
     return f"{what} median {np.median(times):.1f} ms, longest {max(times):.1f} ms"
 
 
+BOXES = """() => [...document.querySelectorAll(".indices, .indices text")].map((shape) => {
+    const { left, top, right, bottom } = shape.getBoundingClientRect();
+    return [left, top, right, bottom];
+})"""
 FRAMES = """async () => {
     const canvas = document.querySelector(".timeline"), box = canvas.getBoundingClientRect(), frames = [];
     const frame = () => new Promise(requestAnimationFrame);

@@ -4,8 +4,9 @@
 import { element, shape } from "./dom.js";
 import { parameters, beforeAndAfter } from "./elementwise_view.js";
 import { heatmap } from "./heatmap.js";
-import { formatBytes, formatTime, plural } from "./numbers.js";
+import { formatBytes, formatFewBytes, formatTime, formatValue, plural } from "./numbers.js";
 import { operandNamed, valuesOf } from "./operands.js";
+import { valueAt } from "./packing.js";
 import { patternWords, sample } from "./patterns.js";
 
 /** @typedef {import("./viewer.js").Viewer} Viewer */
@@ -38,7 +39,7 @@ function facts(viewer, detail) {
   const kinds = dma.kinds.map((/** @type {keyof typeof MOVES} */ kind) => element("p", { class: "kind" }, MOVES[kind] ?? kind));
   const rows = [
     ["bytes", formatBytes(dma.bytes)],
-    ["descriptors", `${dma.descriptors.toLocaleString("en")} of ${formatBytes(dma.descriptor_bytes)}`],
+    ["descriptors", `${dma.descriptors.toLocaleString("en")} of ${formatFewBytes(dma.descriptor_bytes)}`],
     ["queue", `${lane}, ${formatTime(viewer.overview.time.held[index])} (estimate)`],
   ].flatMap(([name, words]) => [element("dt", {}, name), element("dd", {}, words)]);
   const bar = element("div", { class: share < 50 ? "efficiency low" : "efficiency", role: "img", "aria-label": `descriptors ${share} % of 2 KiB` },
@@ -100,29 +101,44 @@ async function valueFigures(viewer, detail, src, dst) {
 }
 
 /**
- * Which rows an index picks: a line from each lane to its row; rows out of range are skipped.
+ * Which rows an index picks: a line from each lane to its row, crossed out where the row is out of range and the lane skipped.
  * @param {Viewer} viewer @param {any} detail @param {any} operand @param {any} index @param {import("./packing.js").Matrix | null} values
  */
 function indexPicture(viewer, detail, operand, index, values) {
-  const picked = [...(values?.values ?? [])].slice(0, MOST_LINES);
+  const all = values ? Array.from(values.values, (_, i) => valueAt(values, i)) : [];
+  const picked = all.slice(0, MOST_LINES);
   const rows = viewer.overview.allocations[operand.allocation].shape[0];
+  const outside = (/** @type {number} */ row) => row < 0 || row >= rows;
   const gather = index.name === "src_index";
-  const tall = 15;
-  const height = picked.length * tall + 20;
-  const x = (/** @type {boolean} */ lane) => (lane === gather ? 190 : 60);
-  const sorted = [...new Set(picked.filter((row) => row >= 0 && row < rows))].sort((a, b) => a - b);
-  const rowY = (/** @type {number} */ row) => 16 + sorted.indexOf(row) * tall;
-  const picture = shape("svg", { viewBox: `0 0 260 ${height}`, class: "order indices", role: "img", "aria-label": `rows that ${index.label} picks` });
-  picture.append(shape("line", { x1: x(false), x2: x(false), y1: 12, y2: height - 12, class: "cut" }));
-  picked.forEach((row, lane) => {
-    const y = 16 + lane * tall;
-    const outside = row < 0 || row >= rows;
-    picture.append(shape("text", { x: x(true) + (gather ? 8 : -8), y: y + 4, class: gather ? "axis side start" : "axis side" }, `lane ${lane}${outside ? ": skipped" : ""}`));
-    if (!outside) picture.append(shape("line", { x1: x(true), y1: y, x2: x(false), y2: rowY(row), class: "wire" }));
-    picture.append(shape("text", { x: x(false) + (gather ? -8 : 8), y: outside ? y + 4 : rowY(row) + 4, class: `axis side${gather ? "" : " start"}${outside ? " outside" : ""}` }, outside ? `row ${row} of ${rows}` : `row ${row}`));
+  const skips = picked.some(outside);
+  const room = { row: skips ? 190 : 60, lane: skips ? 100 : 60 };
+  const left = gather ? room.row : room.lane;
+  const right = left + 130;
+  const width = room.row + 130 + room.lane;
+  const sorted = [...new Set(picked)].sort((a, b) => a - b);
+  const y = (/** @type {number} */ place) => 16 + place * 15;
+  const picture = shape("svg", { viewBox: `0 0 ${width} ${y(picked.length)}`, class: "order indices", role: "img",
+    style: `max-width:${width}px`, "aria-label": `rows that ${index.label} picks` });
+  const [rowX, laneX] = gather ? [left, right] : [right, left];
+  /** @param {number} x @param {number} place @param {boolean} bad @param {string} words */
+  const label = (x, place, bad, words) => {
+    const side = x === left ? { x: x - 8, class: "axis side" } : { x: x + 8, class: "axis side start" };
+    return shape("text", { x: side.x, y: y(place) + 4, class: bad ? `${side.class} outside` : side.class }, words);
+  };
+  picture.append(shape("line", { x1: rowX, x2: rowX, y1: y(0) - 6, y2: y(sorted.length - 1) + 6, class: "cut" }));
+  sorted.forEach((row, place) => {
+    const bad = outside(row);
+    picture.append(label(rowX, place, bad, bad ? `row ${formatValue(row, "int32")}: out of range` : `row ${row}`));
+    if (bad) picture.append(shape("path", { d: `M${rowX - 4} ${y(place) - 4}l8 8m0-8l-8 8`, class: "wire outside" }));
   });
-  const all = values?.values.length ?? 0;
-  const skipped = [...(values?.values ?? [])].filter((row) => row < 0 || row >= rows).length;
-  const words = [`${index.label} picks rows of ${operand.label}`, skipped ? `${plural(skipped, "row")} out of range skipped` : "", all > picked.length ? `first ${picked.length} of ${all} lanes` : ""];
-  return element("figure", { class: "pattern" }, picture, element("figcaption", {}, words.filter(Boolean).join(" · ")));
+  picked.forEach((row, lane) => {
+    const bad = outside(row);
+    picture.append(label(laneX, lane, bad, bad ? `lane ${lane}: skipped` : `lane ${lane}`),
+      shape("line", { x1: laneX, y1: y(lane), x2: rowX, y2: y(sorted.indexOf(row)), class: bad ? "wire outside" : "wire" }));
+  });
+  const skipped = all.filter(outside).length;
+  const words = [`${index.label} picks rows of ${operand.label}`];
+  if (skipped) words.push(`${plural(skipped, "row")} out of range skipped`);
+  if (all.length > picked.length) words.push(`first ${picked.length} of ${all.length} lanes`);
+  return element("figure", { class: "pattern" }, picture, element("figcaption", {}, words.join(" · ")));
 }

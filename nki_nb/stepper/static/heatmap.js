@@ -4,6 +4,7 @@
 import { changes, magnitude, palette, shade, shrink } from "./colours.js";
 import { element } from "./dom.js";
 import { formatBits, formatShape, formatValue } from "./numbers.js";
+import { valueAt } from "./packing.js";
 
 /** @typedef {import("./packing.js").Matrix} Matrix */
 
@@ -72,10 +73,10 @@ class Heatmap {
 
   /** @param {number} row @param {number} column */
   read(row, column) {
-    const { values, bits, dtype, width, shownColumns } = this.matrix;
+    const { bits, dtype, width, shownColumns } = this.matrix;
     const i = row * shownColumns + column;
-    const was = this.options.before ? ` (was ${formatValue(this.options.before.values[i], dtype)})` : "";
-    return `[${row}, ${column}] ${formatValue(values[i], dtype)}${was} · ${dtype} ${formatBits(bits[i], width)}`;
+    const was = this.options.before ? ` (was ${formatValue(valueAt(this.options.before, i), dtype)})` : "";
+    return `[${row}, ${column}] ${formatValue(valueAt(this.matrix, i), dtype)}${was} · ${dtype} ${formatBits(bits[i], width)}`;
   }
 
   /** @param {string} caption */

@@ -43,6 +43,14 @@ export function formatBytes(size) {
   return size === 1 ? "1 byte" : `${size} bytes`;
 }
 
+/**
+ * Bytes exactly where they are few: 1040 bytes and 1 KiB are not the same transfer.
+ * @param {number} size
+ */
+export function formatFewBytes(size) {
+  return size > 1 && size < 10 << 10 ? `${size} bytes` : formatBytes(size);
+}
+
 /** @param {number} value */
 function trim(value) {
   return String(Number(value.toFixed(1)));

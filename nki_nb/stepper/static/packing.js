@@ -68,3 +68,13 @@ export function unpackMatrix(sent) {
     width: sent.width,
   };
 }
+
+/**
+ * One value exactly: what is shown of large integers is rounded to float32, their bits are not.
+ * @param {Matrix} matrix
+ * @param {number} i
+ */
+export function valueAt({ values, bits, dtype }, i) {
+  if (dtype === "int32") return bits[i] | 0;
+  return dtype === "uint32" ? bits[i] : values[i];
+}

@@ -6,6 +6,8 @@ import { attach, unpack, unpackMatrix } from "./packing.js";
 /**
  * @typedef {{ kind: string, [argument: string]: any }} Request
  * @typedef {{ ask(request: Request, signal?: AbortSignal): Promise<any> }} Source
+ * @typedef {(event: string, callback: Function) => void} Listening
+ * @typedef {{ send(content: any): void, on: Listening, off: Listening }} Model
  */
 
 /** Thrown where a saved page was not given what is asked for. */
@@ -21,10 +23,13 @@ const MOST_SENT = 4;
 
 /** Asks the kernel over the widget's messages, a few requests at a time; forgets what nobody waits for any more. */
 export class LiveSource {
-  /** @param {{ send(content: any): void, on(event: string, callback: Function): void }} model */
-  constructor(model) {
+  /**
+   * @param {Model} model
+   * @param {number} first number of a question: all views of a widget hear all answers, and must tell theirs
+   */
+  constructor(model, first = 0) {
     this.model = model;
-    this.next = 0;
+    this.next = first;
     /** @type {Map<string, any>} */
     this.kept = new Map();
     this.size = 0;
@@ -32,7 +37,17 @@ export class LiveSource {
     this.sent = new Map();
     /** @type {{ request: Request, signal: AbortSignal | undefined, resolve: Function, reject: Function }[]} */
     this.waiting = [];
-    model.on("msg:custom", (/** @type {any} */ message, /** @type {DataView[]} */ buffers) => this.receive(message, buffers));
+    this.hear = (/** @type {any} */ message, /** @type {DataView[]} */ buffers) => this.receive(message, buffers);
+    this.closed = false;
+    model.on("msg:custom", this.hear);
+  }
+
+  /** Neither ask nor listen any more. */
+  close() {
+    this.closed = true;
+    this.model.off("msg:custom", this.hear);
+    for (const { reject } of [...this.sent.values(), ...this.waiting.splice(0)]) reject(aborted());
+    this.sent.clear();
   }
 
   /**
@@ -42,6 +57,7 @@ export class LiveSource {
   ask(request, signal) {
     const key = requestKey(request);
     if (this.kept.has(key)) return Promise.resolve(this.kept.get(key));
+    if (this.closed) return Promise.reject(aborted());
     return new Promise((resolve, reject) => {
       this.waiting.push({ request, signal, resolve, reject });
       this.pump();

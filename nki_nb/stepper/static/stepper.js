@@ -109,7 +109,12 @@ export function mountSaved(place, saved) {
 
 /** What anywidget calls. @param {{ model: any, el: HTMLElement }} widget */
 async function render({ model, el }) {
-  return mount(el, new LiveSource(model), { step: model.get("step") });
+  const source = new LiveSource(model, Math.floor(Math.random() * 2 ** 50));
+  const end = await mount(el, source, { step: model.get("step") });
+  return () => {
+    end();
+    source.close();
+  };
 }
 
 export default { render };
