@@ -417,7 +417,10 @@ class Machine:
         return () if found is None else (found,)
 
     def error(self, ins: Instruction, rule: Rule, broken: Broken) -> NkiError:
-        """The exception for a broken rule; the caller raises it."""
+        """The exception for a broken rule; the caller raises it. What the instruction would have used was alive until then."""
+        for _, tile in ins.tiles():
+            allocation = tile.storage.allocation
+            allocation.last = max(allocation.last, len(self.program) - 1)
         diagnosis = self.diagnose(ins, rule, broken)
         return _exception(broken.error)(diagnosis)
 

@@ -348,3 +348,16 @@ def test_tiles_of_one_line_are_named_apart():
 
     run = nki_sim.run(kernel, np.ones((128, 8), np.float32))
     assert [a.label for a in run.program.allocations if a.region.on_chip][:2] == ["left", "right"]
+
+
+def test_what_a_refused_instruction_would_use_is_alive_until_then():
+    def kernel(a, b):
+        w = nl.load(a)
+        x = nl.load(b)
+        p = nl.ndarray((64, 600), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=p, stationary=w, moving=x)
+
+    with pytest.raises(NkiValidationError) as caught:
+        nki_sim.run(kernel, np.ones((128, 64), np.float32), np.ones((128, 600), np.float32))
+    w, x = (a for a in caught.value.run.program.allocations if a.region is MemoryRegion.sbuf)
+    assert w.last == x.last == 1 and w.placed + w.row_bytes <= x.placed

@@ -17,6 +17,7 @@ from nki_sim.api.nki import language as nl
 from samples import failed, hostile_run, many_run, matmul_run, moves_run, reuse_run, square_run
 from viewing import colours_in, eventually, lines_of, row_of, step_of, title_of, written_tiles
 
+from nki_nb import save_html
 from nki_nb.report import Report
 from nki_nb.stepper import saved
 from nki_nb.stepper.feed import Feed
@@ -207,6 +208,20 @@ def test_a_failed_run_opens_at_the_failure(show: Show, tmp_path: Path) -> None:
     assert error.diagnosis.headline in page.inner_text(".banner.fault")
     assert page.locator(f".line.fault[data-line='{error.diagnosis.line}']").count() == 1
     assert page.locator(".tile.refused").count() == 1
+
+
+def test_what_was_written_last_and_then_refused_is_marked_as_refused(show: Show, tmp_path: Path) -> None:
+    def too_wide(a: Any) -> None:
+        x = nl.load(a)
+        acc = nl.ndarray((64, 600), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=acc, stationary=x[:, 0:64], moving=x)
+
+    with pytest.raises(nki_sim.NkiError) as caught:
+        nki_sim.run(too_wide, np.ones((128, 600), np.float32))
+    page = show(save_html(caught.value, tmp_path / "wide.html"))
+    page.wait_for_selector(".tile.refused .touched")
+    assert page.evaluate("getComputedStyle(document.querySelector('.tile.refused .touched')).fill") == "none"
+    assert page.text_content(".tile.refused .label") == "x"
 
 
 def test_names_are_text(show: Show, pages: Any) -> None:
