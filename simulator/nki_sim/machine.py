@@ -34,7 +34,7 @@ from nki_sim.memory import FULL, NONE, Allocation, Memory, MemoryRegion, Storage
 from nki_sim.ops import UnknownOperatorError
 from nki_sim.program import ABSENT, SCALAR, Plan, Program, Slot
 from nki_sim.psum import Accumulation, State
-from nki_sim.scalars import RuntimeScalar
+from nki_sim.scalars import RuntimeScalar, now
 from nki_sim.source import Site, call_chain, call_sites
 from nki_sim.tensor import NkiTensor, OutOfRangeError, resolve, span
 
@@ -107,7 +107,7 @@ class Machine:
         """Accumulator registers per engine (:mod:`nki_sim.isa.accumulator`)."""
         self.dependencies: list[tuple[int, tuple[int, ...], dependency | None]] = []
         self.round: list[tuple[Instruction, int] | Callable[[], None]] | None = None
-        """What a loop's body does, while it is traced: to be done again in each further round (:mod:`nki_sim.loops`)."""
+        """What a loop's body does, while it is traced: to be done again in each further round (:mod:`nki_sim.lang.loops`)."""
         self.scopes: tuple[object, ...] = ()
         """The loops whose bodies are being traced, outermost first."""
         self.in_order = 0
@@ -223,10 +223,8 @@ class Machine:
                 flat.append(ABSENT)
                 flat.append(0)
             else:
-                if isinstance(value, RuntimeScalar):
-                    value = value.value
                 flat.append(SCALAR)
-                flat.append(program.constant(value))
+                flat.append(program.constant(now(value)))
         if self._again is not None:
             program.append(number, self._again, flat)
             return

@@ -82,6 +82,11 @@ class RuntimeScalar:
         self._refuse(NO_PYTHON_VALUE, "iteration")
 
 
+def now(value: Any) -> Any:
+    """What a runtime scalar holds at this point of the run; any other value as it is."""
+    return value.value if isinstance(value, RuntimeScalar) else value
+
+
 def _refusing(name: str) -> Callable[..., Any]:
     def method(self: RuntimeScalar, *_: Any) -> Any:
         self._refuse(NO_ARITHMETIC, f"the Python operator {name.strip('_')}")

@@ -104,6 +104,23 @@ def test_inner_bounds_follow_the_outer_round():
     np.testing.assert_array_equal(nki_sim.run(kernel, ROWS).result[0], expected)
 
 
+def test_an_inner_loop_without_a_first_round_still_knows_the_tensors_around_it():
+    def kernel(x):
+        out = nl.ndarray((1, 8), dtype=nl.float32, buffer=nl.shared_hbm)
+        acc = nl.zeros((1, 8), dtype=nl.float32, buffer=nl.sbuf)
+
+        def outer(i):
+            t = nl.ndarray((1, 8), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=t, src=row(x, i))
+            nl.fori_loop(0, i, lambda j: nisa.tensor_tensor(dst=acc, data1=acc, data2=t, op=nl.add) and None)
+
+        nl.fori_loop(0, 3, outer)
+        nl.store(out, acc)
+        return out
+
+    np.testing.assert_array_equal(nki_sim.run(kernel, ROWS).result[0], ROWS[1] + 2 * ROWS[2])
+
+
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_while_the_register_is_not_zero(count):
     def kernel(value, left):

@@ -13,7 +13,7 @@ from nki_sim.errors import Broken, NkiTypeError, Rule, fail, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import DMA_REACH, Body, Instruction, instruction, read, register, write
 from nki_sim.isa.enums import engine
-from nki_sim.scalars import NkiScalar, RuntimeScalar, VirtualRegister
+from nki_sim.scalars import NkiScalar, VirtualRegister, now
 from nki_sim.tensor import NkiTensor
 
 INITIAL = Rule(
@@ -68,7 +68,7 @@ def _held_by(register: Any) -> bool:
 
 def _write(dst: Array, info: DType, source: Any) -> None:
     """The number that a register holds into one element: as a number, not as 32 bits of another kind."""
-    value = source.value if isinstance(source, RuntimeScalar) else source
+    value = now(source)
     if isinstance(value, float):
         write_float32(dst, info, np.full(dst.shape, value, np.float32))
     else:
@@ -90,7 +90,7 @@ class register_move(_Sequencer):
     def body(self, core: NeuronCore) -> Body:
         def move(dst: Any, src: Any) -> None:
             if _held_by(dst):
-                dst.hold(src.value if isinstance(src, RuntimeScalar) else src)
+                dst.hold(now(src))
 
         return move
 

@@ -12,7 +12,7 @@ from typing import Any
 from nki_sim import context
 from nki_sim.errors import Broken, NkiAssertionError, NkiTypeError, NkiValidationError, Rule, fail, page, violation
 from nki_sim.machine import Machine
-from nki_sim.scalars import NkiScalar, RuntimeScalar, VirtualRegister
+from nki_sim.scalars import NkiScalar, RuntimeScalar, VirtualRegister, now
 
 _LOOPS = page("deep-dives/nki-dynamic-loops.html")
 STEP = Rule("lang.fori_loop_step", "step is a positive whole number that is known while the kernel is built", page=_LOOPS)
@@ -77,7 +77,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int 
     body = _Body(machine, trace)
 
     def run() -> None:
-        for i in range(_now(lower), _now(upper), step):
+        for i in range(int(now(lower)), int(now(upper)), step):
             counter.hold(i)
             body.round()
 
@@ -129,7 +129,7 @@ def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Virtu
     lower, upper = (0, start) if stop is None else (start, stop)
     _check_range(machine, "nl.dynamic_range", lower, upper, step)
     machine.found(violation(OLD_FORM, Broken("nl.dynamic_range"), target=machine.core.target))
-    return (VirtualRegister(i, frozen=True) for i in range(_now(lower), _now(upper), step))
+    return (VirtualRegister(i, frozen=True) for i in range(int(now(lower)), int(now(upper)), step))
 
 
 class _Body:
@@ -138,6 +138,8 @@ class _Body:
     def __init__(self, machine: Machine, trace: Callable[[], None]):
         self._machine = machine
         self._trace = trace
+        # Where the loop stands, not where it is first run: an inner loop may get its first round in a later one of the outer.
+        self._scopes = (*machine.scopes, self)
         self._kept: list[Any] | None = None
 
     def round(self) -> None:
@@ -155,7 +157,7 @@ class _Body:
     def _first(self) -> None:
         machine = self._machine
         outer, scopes, made = machine.round, machine.scopes, len(machine.memory.allocations)
-        machine.round, machine.scopes = [], (*scopes, self)
+        machine.round, machine.scopes = [], self._scopes
         try:
             self._trace()
             self._kept = machine.round
@@ -184,10 +186,6 @@ def _is_bound(bound: Any) -> bool:
     if isinstance(bound, NkiScalar):
         return bound.dtype == "int32" and not bound.is_comparison
     return isinstance(bound, VirtualRegister) or (isinstance(bound, int) and not isinstance(bound, bool))
-
-
-def _now(bound: Any) -> int:
-    return int(bound.value) if isinstance(bound, RuntimeScalar) else bound
 
 
 def _kind(value: Any) -> str:
