@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
@@ -39,11 +38,8 @@ ATTRIBUTES = {
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_golden(name: str) -> None:
-    drawn, path = PICTURES[name](), GOLDEN / f"{name}.svg"
-    if os.environ.get("NKI_NB_UPDATE_GOLDEN"):
-        path.write_text(drawn + "\n", encoding="utf-8")
-    assert drawn + "\n" == path.read_text(encoding="utf-8")
+def test_golden(name: str, same_as_golden: Callable[[Path, str], None]) -> None:
+    same_as_golden(GOLDEN / f"{name}.svg", PICTURES[name]())
 
 
 @pytest.mark.parametrize("name", PICTURES)
