@@ -7,7 +7,8 @@ In a message to a widget the bytes travel beside the JSON, in a saved page as ba
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Container
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,10 @@ KINDS: dict[str, np.dtype[Any]] = {
     "u4": np.dtype("<u4"),
     "f8": np.dtype("<f8"),
 }
+
+
+NAMED = 4096
+"""Bytes from which an array in a message has a name by which the viewer keeps it and is not sent it again."""
 
 
 def pack(values: npt.ArrayLike, kind: str) -> dict[str, Any]:
@@ -48,11 +53,28 @@ def as_text(answer: Any) -> Any:
     return _replaced(answer, lambda data: base64.b64encode(data).decode("ascii"))
 
 
-def apart(answer: Any) -> tuple[Any, list[bytes]]:
-    """An answer with a number in the place of the bytes of each array, and the bytes by that number."""
-    buffers: list[bytes] = []
+def apart(answer: Any, held: Container[str] = ()) -> tuple[Any, list[bytes]]:
+    """An answer with its arrays beside it.
 
-    def take(data: bytes) -> int:
+    Args:
+        answer: what holds packed arrays.
+        held: names of the arrays that the viewer has: their bytes stay here.
+
+    Returns:
+        The answer with, in the place of the bytes of an array, their number in the list, or ``{name, at}`` for a large
+        one, ``at`` left out where the viewer has it or it is in the list already; and the list.
+    """
+    buffers: list[bytes] = []
+    named: set[str] = set()
+
+    def take(data: bytes) -> int | dict[str, Any]:
+        if len(data) >= NAMED:
+            name = hashlib.blake2b(data, digest_size=12).hexdigest()
+            if name in held or name in named:
+                return {"name": name}
+            named.add(name)
+            buffers.append(data)
+            return {"name": name, "at": len(buffers) - 1}
         buffers.append(data)
         return len(buffers) - 1
 

@@ -39,7 +39,8 @@ class StepperWidget(anywidget.AnyWidget):
 
     def _asked(self, _: Any, content: Any, buffers: Any) -> None:
         """Answer one message; whatever goes wrong with it is answered too."""
-        answer, arrays = apart(reply(self.feed, content))
+        held = content.get("held") if isinstance(content, dict) else None
+        answer, arrays = apart(reply(self.feed, content), held if isinstance(held, list) else ())
         self.send(answer, arrays)
 
     def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nki_nb.stepper.packing import KINDS, apart, as_text, pack, pack_counts, unpack
+from nki_nb.stepper.packing import KINDS, NAMED, apart, as_text, pack, pack_counts, unpack
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -37,3 +37,15 @@ def test_arrays_travel_beside_a_message_or_as_text_in_it() -> None:
 def test_nan_keeps_its_bits() -> None:
     values = np.array([0x7FC00001, 0xFFC00000], np.uint32).view(np.float32)
     assert unpack(pack(values, "f4")).view(np.uint32).tolist() == [0x7FC00001, 0xFFC00000]
+
+
+def test_a_large_array_is_sent_once_and_not_to_who_holds_it() -> None:
+    tile, other = np.arange(NAMED // 4), np.zeros(NAMED // 4)
+    answer = {"src": pack(tile, "f4"), "dst": [{"after": pack(tile, "f4")}], "small": pack([1], "u1"), "other": pack(other, "f4")}
+    message, buffers = apart(answer)
+    first = message["src"]["data"]
+    assert first["at"] == 0 and message["dst"][0]["after"]["data"] == {"name": first["name"]}
+    assert [len(b) for b in buffers] == [NAMED, 1, NAMED]
+    message, buffers = apart(answer, [first["name"]])
+    assert message["src"]["data"] == message["dst"][0]["after"]["data"] == {"name": first["name"]}
+    assert [len(b) for b in buffers] == [1, NAMED] and message["other"]["data"]["at"] == 1

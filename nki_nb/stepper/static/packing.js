@@ -4,7 +4,8 @@
 const KINDS = { f4: Float32Array, f8: Float64Array, i4: Int32Array, u1: Uint8Array, u2: Uint16Array, u4: Uint32Array };
 
 /**
- * @typedef {{ kind: keyof typeof KINDS, shape: number[], data: string | DataView }} Packed
+ * @typedef {import("./held.js").Held} Held
+ * @typedef {{ kind: keyof typeof KINDS, shape: number[], data: string | DataView | ArrayBuffer }} Packed
  * @typedef {Float32Array | Float64Array | Int32Array | Uint8Array | Uint16Array | Uint32Array} Numbers
  */
 
@@ -14,6 +15,7 @@ const KINDS = { f4: Float32Array, f8: Float64Array, i4: Int32Array, u1: Uint8Arr
  * @returns {Numbers}
  */
 export function unpack(packed) {
+  if (packed.data instanceof ArrayBuffer) return new KINDS[packed.kind](packed.data);
   if (packed.data instanceof DataView) {
     const { buffer, byteOffset, byteLength } = packed.data;
     return new KINDS[packed.kind](/** @type {ArrayBuffer} */ (buffer.slice(byteOffset, byteOffset + byteLength)));
@@ -25,14 +27,16 @@ export function unpack(packed) {
 }
 
 /**
- * Put the bytes that came beside a message where it has their numbers.
+ * Put the bytes that came beside a message, or that were held, where it has their numbers and names.
  * @param {any} answer
  * @param {DataView[]} buffers
+ * @param {Held} held
  */
-export function attach(answer, buffers) {
+export function attach(answer, buffers, held) {
   if (!answer || typeof answer !== "object") return answer;
-  if (answer.kind in KINDS && typeof answer.data === "number") answer.data = buffers[answer.data];
-  else for (const part of Object.values(answer)) attach(part, buffers);
+  if (!(answer.kind in KINDS && answer.shape)) for (const part of Object.values(answer)) attach(part, buffers, held);
+  else if (typeof answer.data === "number") answer.data = buffers[answer.data];
+  else answer.data = held.bytes(answer.data, buffers);
   return answer;
 }
 

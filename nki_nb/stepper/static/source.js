@@ -1,6 +1,7 @@
 // @ts-check
 /** Where answers come from: a live kernel, or what a saved page carries. Both answer `ask(request, signal)`. */
 
+import { Dropped, Held } from "./held.js";
 import { attach, unpack, unpackMatrix } from "./packing.js";
 
 /**
@@ -33,7 +34,8 @@ export class LiveSource {
     /** @type {Map<string, any>} */
     this.kept = new Map();
     this.size = 0;
-    /** @type {Map<number, { key: string, resolve: Function, reject: Function }>} */
+    this.held = new Held();
+    /** @type {Map<number, { request: Request, resolve: Function, reject: Function }>} */
     this.sent = new Map();
     /** @type {{ request: Request, signal: AbortSignal | undefined, resolve: Function, reject: Function }[]} */
     this.waiting = [];
@@ -71,11 +73,16 @@ export class LiveSource {
         reject(aborted());
         continue;
       }
-      const id = this.next++;
       signal?.addEventListener("abort", () => reject(aborted()), { once: true });
-      this.sent.set(id, { key: requestKey(request), resolve, reject });
-      this.model.send({ id, request });
+      this.send({ request, resolve, reject }, this.held.names());
     }
+  }
+
+  /** @param {{ request: Request, resolve: Function, reject: Function }} question @param {string[]} held */
+  send(question, held) {
+    const id = this.next++;
+    this.sent.set(id, question);
+    this.model.send({ id, request: question.request, held });
   }
 
   /** @param {any} message @param {DataView[]} buffers */
@@ -84,13 +91,21 @@ export class LiveSource {
     if (!asked) return;
     this.sent.delete(message.id);
     if (message.error !== undefined) asked.reject(new Error(message.error));
-    else {
-      const answer = opened(attach(message.answer, buffers));
-      this.keep(asked.key, answer);
+    else this.take(asked, message.answer, buffers);
+    this.pump();
+  }
+
+  /** @param {{ request: Request, resolve: Function, reject: Function }} asked @param {any} came @param {DataView[]} buffers */
+  take(asked, came, buffers) {
+    try {
+      const answer = opened(attach(came, buffers, this.held));
+      this.keep(requestKey(asked.request), answer);
       this.keepParts(answer);
       asked.resolve(answer);
+    } catch (error) {
+      if (error instanceof Dropped) this.send(asked, []);
+      else asked.reject(error);
     }
-    this.pump();
   }
 
   /** What a step's answer holds of further answers, under the questions for them. @param {any} answer */

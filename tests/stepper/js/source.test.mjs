@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
+import { Dropped, Held } from "./static/held.js";
 import { LeftOut, LiveSource, requestKey, StaticSource } from "./static/source.js";
 
 class Model {
@@ -39,6 +40,42 @@ test("what a step's answer holds besides is not asked again, and bytes come besi
   assert.deepEqual([...(await source.ask({ kind: "operand", step: 3, operand: 0, after: true })).values], [3]);
   assert.equal(await source.ask({ kind: "operand", step: 3, operand: 1, after: false }), null);
   assert.equal(model.sent.length, 1);
+});
+
+/** @param {{ name: string, at?: number }} data */
+const named = (data) => ({ dtype: "float32", shape: [1, 2], rows: 1, columns: 2, shown: [1, 2], width: 4, bits: null, values: { kind: "f4", shape: [1, 2], data } });
+const bytes = (...values) => new DataView(Float32Array.of(...values).buffer);
+
+test("a named array is held, told of, and need not come again", async () => {
+  const model = new Model();
+  const source = new LiveSource(model);
+  const first = source.ask({ kind: "operand", step: 0 });
+  assert.deepEqual(model.sent[0].held, []);
+  model.callback({ id: 0, answer: named({ name: "a", at: 0 }) }, [bytes(3, 4)]);
+  await first;
+  const second = source.ask({ kind: "operand", step: 1 });
+  assert.deepEqual(model.sent[1].held, ["a"]);
+  model.callback({ id: 1, answer: named({ name: "a" }) }, []);
+  assert.deepEqual([...(await second).values], [3, 4]);
+});
+
+test("an array that was dropped meanwhile is asked for again", async () => {
+  const model = new Model();
+  const source = new LiveSource(model);
+  const asked = source.ask({ kind: "operand", step: 0 });
+  model.callback({ id: 0, answer: named({ name: "gone" }) }, []);
+  assert.deepEqual(model.sent[1], { id: 1, request: { kind: "operand", step: 0 }, held: [] });
+  model.callback({ id: 1, answer: named({ name: "gone", at: 0 }) }, [bytes(5, 6)]);
+  assert.deepEqual([...(await asked).values], [5, 6]);
+});
+
+test("what is held is bounded, oldest use first", () => {
+  const held = new Held();
+  for (const name of ["a", "b"]) held.bytes({ name, at: 0 }, [new DataView(new ArrayBuffer(15e6))]);
+  held.bytes({ name: "a" }, []);
+  held.bytes({ name: "c", at: 0 }, [new DataView(new ArrayBuffer(15e6))]);
+  assert.deepEqual(held.names(), ["a", "c"]);
+  assert.throws(() => held.bytes({ name: "b" }, []), Dropped);
 });
 
 test("errors reject", async () => {
