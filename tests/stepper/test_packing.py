@@ -41,7 +41,12 @@ def test_nan_keeps_its_bits() -> None:
 
 def test_a_large_array_is_sent_once_and_not_to_who_holds_it() -> None:
     tile, other = np.arange(NAMED // 4), np.zeros(NAMED // 4)
-    answer = {"src": pack(tile, "f4"), "dst": [{"after": pack(tile, "f4")}], "small": pack([1], "u1"), "other": pack(other, "f4")}
+    answer = {
+        "src": pack(tile, "f4"),
+        "dst": [{"after": pack(tile, "f4")}],
+        "small": pack([1], "u1"),
+        "other": pack(other, "f4"),
+    }
     message, buffers = apart(answer)
     first = message["src"]["data"]
     assert first["at"] == 0 and message["dst"][0]["after"]["data"] == {"name": first["name"]}
