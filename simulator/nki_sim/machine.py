@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,6 +30,8 @@ from nki_sim.errors import (
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ComputeInstruction, Instruction, OperandSpec, free, partitions
 from nki_sim.isa.enums import dependency, oob_mode
+from nki_sim.isa.indirection import OUT_OF_RANGE as OUT_OF_FREE_DIMENSION
+from nki_sim.isa.indirection import base_of, chosen, group_of, index_of, is_indirect, reaching
 from nki_sim.memory import FULL, NONE, Allocation, Memory, MemoryRegion, Storage
 from nki_sim.ops import UnknownOperatorError
 from nki_sim.program import ABSENT, SCALAR, Plan, Program, Slot
@@ -104,7 +106,7 @@ class Machine:
         self.constants: dict[int, Array] = {}
         """Values of the constants in HBM, by allocation number."""
         self.registers: dict[str, Any] = {}
-        """Accumulator registers per engine (:mod:`nki_sim.isa.accumulator`)."""
+        """What engines keep: accumulators (:mod:`nki_sim.isa.accumulator`), random states (:mod:`nki_sim.isa.prng`)."""
         self.dependencies: list[tuple[int, tuple[int, ...], dependency | None]] = []
         self.round: list[tuple[Instruction, int] | Callable[[], None]] | None = None
         """What a loop's body does, while it is traced: to be done again in each further round (:mod:`nki_sim.lang.loops`)."""
@@ -151,6 +153,8 @@ class Machine:
         kind = type(ins)
         values = kind.get_operands(ins)
         params = kind.get_params(ins)
+        if self.memory.indirect:
+            values = (*values, *[index_of(v) for v in values if is_indirect(v)])
         key: Any = (kind, params, *[v.sig if type(v) is NkiTensor else type(v) for v in values])
         try:
             found = self._plans.get(key)
@@ -239,8 +243,11 @@ class Machine:
 
     def _specialise(self, ins: Instruction, values: tuple[Any, ...]) -> tuple[int, Plan]:
         kind = type(ins)
-        for name, value in zip(kind.operand_names, values, strict=True):
-            self._check_operand(ins, name, value, kind.specs[name])
+        indirect = [n for n, v in zip(kind.operand_names, values, strict=False) if is_indirect(v)]
+        names = (*kind.operand_names, *[f"{n}_index" for n in indirect])
+        specs = {**kind.specs, **{f"{n}_index": _INDEX for n in indirect}}
+        for name, value in zip(names, values, strict=True):
+            self._check_operand(ins, name, value, specs[name])
         number = ins.enum_members()
         if number is not None:
             self.broken(ins, ENUM_MEMBERS if number.error else ENUM_NUMBERS, number)
@@ -251,10 +258,8 @@ class Machine:
             if broken is not None:
                 self.broken(ins, checked.rule, broken)
         slots = tuple(
-            Slot(n, kind.specs[n].access, v.shape, v.strides, v.dtype, v.info.itemsize, v.on_chip, _gathers(v))
-            if isinstance(v, NkiTensor)
-            else Slot(n, kind.specs[n].access, dtype=type(v).__name__)
-            for n, v in zip(kind.operand_names, values, strict=True)
+            _slot(n, specs[n].access, v) if isinstance(v, NkiTensor) else Slot(n, specs[n].access, dtype=type(v).__name__)
+            for n, v in zip(names, values, strict=True)
         )
         tensors = [i for i, v in enumerate(values) if isinstance(v, NkiTensor)]
         shown = zip(kind.param_names, kind.get_params(ins), strict=True)
@@ -265,16 +270,29 @@ class Machine:
             slots=slots,
             params={n: v for n, v in shown if n not in kind.decided_params and not (v is None or v is defaults[n])},
             decided={n: getattr(ins, n) for n in kind.decided_params},
-            body=ins.body(self.core),
+            body=self._body(ins, values[: len(kind.operand_names)]),
             reads=tuple(i for i in tensors if slots[i].access == "read"),
             writes=tuple(i for i in tensors if slots[i].access != "read"),
             updates=tuple(i for i in tensors if slots[i].access != "read" and ins.keeps(slots[i].name)),
-            runtime=tuple(i for i in tensors if values[i].dynamic is not None),
+            runtime=tuple(i for i in tensors if values[i].dynamic is not None and values[i].dynamic.base is None),
             flops=ins.flops(),
             cycles=ins.cycles(self.core),
         )
         self.program.plans.append(plan)
         return len(self.program.plans) - 1, plan
+
+    def _body(self, ins: Instruction, values: Sequence[Any]) -> Callable[..., None]:
+        """The body, reaching through the offsets of indirect operands."""
+        body, kind = ins.body(self.core), type(ins)
+        if not any(map(is_indirect, values)):
+            return body
+        named = zip(kind.operand_names, values, strict=True)
+        places = [(n, kind.specs[n].access != "read", v) if is_indirect(v) else None for n, v in named]
+        return reaching(body, places, self._group(ins), lambda broken: self.finding(ins, OUT_OF_FREE_DIMENSION, broken))
+
+    def _group(self, ins: Instruction) -> int:
+        """Partitions that share the offsets of an indirect operand."""
+        return group_of(ins.resolve_engine(self.core))
 
     def _check_scopes(self, ins: Instruction) -> None:
         for name, tile in ins.tiles():
@@ -333,12 +351,14 @@ class Machine:
         if storage.state != FULL:
             self._check_written(ins, operand, tile)
         if storage.accumulation is not None:
-            storage.accumulation.read(tile)
+            storage.accumulation.read(base_of(tile))
 
     def _check_written(self, ins: Instruction, operand: str, tile: NkiTensor) -> None:
         storage = tile.storage
         if storage.state == NONE:
             missing = tile.size
+        elif is_indirect(tile):
+            missing = storage.missing(tile.pattern, chosen(tile, self._group(ins)))
         elif tile.dynamic is not None:
             return
         else:
@@ -381,12 +401,19 @@ class Machine:
         if storage.state != FULL:
             self._mark_written(ins, tile)
         if storage.accumulation is not None and not ins.accumulates:
-            storage.accumulation.set(tile, State.EMPTY)
+            if is_indirect(tile):
+                storage.accumulation.set(base_of(tile), State.EMPTY, chosen(tile, self._group(ins)))
+            else:
+                storage.accumulation.set(tile, State.EMPTY)
 
     def _mark_written(self, ins: Instruction, tile: NkiTensor) -> None:
         storage = tile.storage
         if not ins.writes_all:
             return  # the instruction itself says which elements
+        if is_indirect(tile):
+            storage.poison()
+            storage.mark(tile.pattern, chosen(tile, self._group(ins)))
+            return
         whole = tile.size * tile.info.itemsize == storage.count * storage.allocation.dtype.itemsize
         if whole or tile.dynamic is not None:  # which rows a runtime index means is not known before it runs
             storage.state, storage.mask = FULL, None
@@ -504,14 +531,21 @@ def _shares_bytes(tile: NkiTensor, other: Allocation) -> bool:
     address = other.address
     if address is None:
         return False
+    tile = base_of(tile)
     first, start = tile.start_partition, tile.start_byte
     end = start + (span(tile.shape[1:], tile.strides[1:]) + 1) * tile.info.itemsize
     rows = first < address[0] + other.partitions and address[0] < first + tile.shape[0]
     return rows and start < address[1] + other.row_bytes and address[1] < end
 
 
-def _gathers(tile: NkiTensor) -> bool:
-    return tile.dynamic is not None and tile.dynamic.kind == "vector"
+_INDEX = OperandSpec("read", (), "", internal=True)
+
+
+def _slot(name: str, access: str, tile: NkiTensor) -> Slot:
+    """An operand's place in a plan; of an indirect view all that it may pick from."""
+    seen = base_of(tile)
+    gathers = tile.dynamic is not None and tile.dynamic.kind in ("vector", "indirect")
+    return Slot(name, access, seen.shape, seen.strides, seen.dtype, seen.info.itemsize, seen.on_chip, gathers)
 
 
 def _hashable(value: Any) -> Any:

@@ -282,13 +282,15 @@ class Storage:
             offset *= itemsize
         return np.ndarray(shape, np.bool_, self.mask.data, offset, strides)
 
-    def missing(self, pattern: Pattern) -> int:
-        """How many elements of an access pattern were never written."""
+    def missing(self, pattern: Pattern, chosen: Array | None = None) -> int:
+        """How many elements of an access pattern, or of the ``chosen`` ones of it, were never written."""
         if self.state == FULL:
             return 0
-        if self.state == NONE:
+        if self.state == NONE and chosen is None:
             return math.prod(pattern[1])
-        return -(-int(np.count_nonzero(self._mask_of(pattern))) // max(1, pattern[3] // self.mask_itemsize))
+        mask = self._mask_of(pattern)
+        count = int(np.count_nonzero(mask if chosen is None else mask[chosen]))
+        return -(-count // max(1, pattern[3] // self.mask_itemsize))
 
     def mark(self, pattern: Pattern, chosen: Array | None = None) -> None:
         """Note that an access pattern, or the ``chosen`` elements of it, were written."""
@@ -327,6 +329,8 @@ class Memory:
         self.core = core
         self.precise = precise
         self.allocations: list[Allocation] = []
+        self.indirect = False
+        """Whether there are views whose offsets are read at run time."""
         self._good: dict[tuple[tuple[int, ...], DType, MemoryRegion], int] = {}
         """Checked shapes, and the bytes that a tensor of each takes."""
         self._pools: dict[int, list[Array]] = {}

@@ -59,9 +59,12 @@ class Accumulation:
         first = view.flat[0]
         return State(int(first)) if (view == first).all() else view
 
-    def set(self, tile: NkiTensor, state: State) -> None:
-        """Give all of the tile's elements one state."""
+    def set(self, tile: NkiTensor, state: State, chosen: Array | None = None) -> None:
+        """Give all of the tile's elements, or the ``chosen`` ones, one state."""
         storage = tile.storage
+        if chosen is not None and tile.info.itemsize == storage.itemsize:
+            self._view(tile)[chosen] = state
+            return
         if tile.size * tile.info.itemsize == storage.count * storage.itemsize:
             self._uniform, self._array = state, None
             return

@@ -101,6 +101,26 @@ AP_OFFSET = Rule("ap.offset_const", "offset is a compile-time int", fix="runtime
 AP_EXCLUSIVE = Rule("ap.offsets_exclusive", "at most one of scalar_offset and vector_offset", page=_APS)
 AP_SCALAR = Rule("ap.scalar_offset", "scalar_offset is a (1, 1) tensor in SBUF or a VirtualRegister", page=_APS)
 AP_VECTOR = Rule("ap.vector_offset_dim0", "vector_offset needs indirect_dim=0 and a tensor in HBM", page=_APS)
+INDIRECT_GEN = Rule(
+    "tensor.indirect_gen4",
+    "indirect() exists on trn3",
+    why="tensor indirection came with NeuronCore-v4",
+    fix="older cores gather with nisa.local_gather or nisa.nc_n_gather, and by DMA with .ap(vector_offset=…)",
+    page=_TENSOR,
+    gens=(2, 3),
+)
+INDIRECT_INDEX = Rule(
+    "tensor.indirect_index",
+    "index is in SBUF, of a whole-number dtype and of shape (P, K), P the partitions of the tensor, which is 2-D on chip",
+    fix="flatten the free dimensions of the tensor first; one index column serves a group of 16 partitions (32 for a matmul)",
+    page=_TENSOR,
+)
+INDIRECT_LAST = Rule(
+    "tensor.indirect_last",
+    "indirect() is the last view of an operand, and the only one with a runtime index",
+    fix="slice first: x[:, a:b].indirect(index); for fewer elements pass num_elem",
+    page=_TENSOR,
+)
 DYNAMIC_ONCE = Rule("tensor.select_dynamic_once", "a tensor is indexed by a runtime value at most once", page=_TENSOR)
 DYNAMIC_PARTITION = Rule(
     "tensor.select_dynamic_not_partition", "a runtime index on SBUF or PSUM is not on dimension 0", page=_TENSOR
@@ -138,13 +158,19 @@ class DynamicSlice:
 
 @dataclass(frozen=True)
 class Dynamic:
-    """A runtime offset: ``kind`` scalar or vector, ``index`` (a tensor or register), ``stride`` elements per unit, and
-    ``size``, the extent of the dimension it indexes."""
+    """A runtime offset: ``kind`` scalar, vector or indirect, ``index`` (a tensor or register), ``stride`` elements per
+    unit, and ``size``, the extent of the dimension it indexes; for indirect also ``base``, the view that it picks from."""
 
     kind: str
     index: Any
     stride: int
     size: int
+    base: NkiTensor | None = None
+
+    @property
+    def sig(self) -> Any:
+        """What a check can depend on."""
+        return self.kind if self.base is None else (self.kind, self.base.shape, self.index.sig)
 
 
 if TYPE_CHECKING:
@@ -250,6 +276,8 @@ class NkiTensor:
     @property
     def pattern(self) -> Pattern:
         """Offset, shape, strides and bytes per element, as the storage's bookkeeping takes them."""
+        if self.dynamic is not None and self.dynamic.base is not None:
+            return self.dynamic.base.pattern
         return self.offset, self.shape, self.strides, self.info.itemsize
 
     def words(self) -> str:
@@ -279,11 +307,13 @@ class NkiTensor:
 
     @property
     def array(self) -> Array:
-        """The NumPy view of the bytes. Writes go to the machine's memory, unchecked: for instructions only."""
+        """The NumPy view of the bytes, of an indirect view all it picks from. For instructions only: writes are unchecked."""
         found = self._array
         return found if found is not None else self._bind()
 
     def _bind(self) -> Array:
+        if self.dynamic is not None and self.dynamic.base is not None:
+            return self.dynamic.base.array
         storage, stored = self.storage, self.info
         if not self.memory.precise:
             stored = self.memory.stored(stored)
@@ -326,7 +356,7 @@ class NkiTensor:
 
     def _signature(self) -> Signature:
         storage = self.storage
-        kind = None if self.dynamic is None else self.dynamic.kind
+        kind = None if self.dynamic is None else self.dynamic.sig
         if not storage.on_chip:
             return (self.info.name, storage.region_name, self.shape, self.strides, kind)
         row = storage.row_elems if storage.allocation.dtype is self.info else self.row_elems
@@ -348,8 +378,10 @@ class NkiTensor:
         keys = key if isinstance(key, tuple) else (key,)
         shape, strides = self.shape, self.strides
         ndim = len(shape)
-        if self.dynamic is not None and keys[0] != slice(None) and keys[0] is not Ellipsis:
-            self._not_chosen(0)
+        if self.dynamic is not None:
+            self._not_indirect("an index")
+            if keys[0] != slice(None) and keys[0] is not Ellipsis:
+                self._not_chosen(0)
         if len(keys) == ndim:
             made = self._plain_slices(keys)
             if made is not None:
@@ -464,7 +496,12 @@ class NkiTensor:
         subject = f"{self.storage.allocation.label} ({self.words()})"
         return fail(rule, what, target=self.memory.core.target, subject=subject, fix=fix, error=error)
 
+    def _not_indirect(self, what: str) -> None:
+        if self.dynamic is not None and self.dynamic.base is not None:
+            raise self._error(INDIRECT_LAST, f"{what} after indirect()")
+
     def _new(self, shape: Sequence[int], strides: Sequence[int], offset: int | None = None) -> NkiTensor:
+        self._not_indirect("another view")
         if len(shape) > 5:
             raise self._error(VIEW_5D, f"{len(shape)} dimensions {tuple(shape)}")
         start = self.offset if offset is None else offset
@@ -556,6 +593,35 @@ class NkiTensor:
         view = self._new((vector_offset.shape[0], *self.shape[1:]), (0, *self.strides[1:]))
         view.dynamic = Dynamic("vector", vector_offset, self.strides[0], self.shape[0])
         return view
+
+    def indirect(self, index: NkiTensor, num_elem: int | None = None) -> NkiTensor:
+        """Elements at offsets along the free dimension that are read at run time: a gather when read, a scatter when written.
+
+        Args:
+            index: (P, K) offsets in SBUF, P the partitions of this 2-D tensor. In each group of G partitions offset i is
+                ``index[i % G, i // G]`` of the group, G 16, on the Tensor Engine 32.
+            num_elem: how many of them; ``index.size`` when not given.
+
+        Returns:
+            A view of shape (P, num_elem), an operand of the instructions that know it; trn3 only.
+        """
+        if self.memory.core.gen in INDIRECT_GEN.gens:
+            raise self._error(INDIRECT_GEN, f"indirect() on {self.memory.core.target}")
+        if self.dynamic is not None:
+            raise self._error(INDIRECT_LAST, "indirect() of a view with a runtime index")
+        tile = isinstance(index, NkiTensor) and index.ndim == 2 and index.dynamic is None
+        if not tile or index.buffer is not MemoryRegion.sbuf or not index.info.is_integer or index.shape[0] != self.shape[0]:
+            what = f"index is {index.words() if isinstance(index, NkiTensor) else repr(index)}"
+            raise self._error(INDIRECT_INDEX, f"{what} for {self.shape[0]} partitions")
+        if not self.on_chip or self.ndim != 2:
+            raise self._error(INDIRECT_INDEX, f"indirect() of {self.words()}")
+        count = index.size if num_elem is None else num_elem
+        self._whole("num_elem", count)
+        if count < 1:
+            raise self._error(INDIRECT_INDEX, f"num_elem {count}")
+        how = Dynamic("indirect", index, self.strides[1], self.shape[1], self)
+        self.memory.indirect = True
+        return NkiTensor(self.storage, self.memory, self.info, (self.shape[0], int(count)), self.strides, self.offset, how)
 
     def permute(self, dims: Sequence[int]) -> NkiTensor:
         """The dimensions in another order."""
@@ -671,6 +737,7 @@ class NkiTensor:
 
     def view(self, dtype: Any) -> NkiTensor:
         """The same bytes as another dtype; the last dimension grows or shrinks by the ratio of the sizes."""
+        self._not_indirect("view(dtype)")
         new, old = self._dtype(dtype), self.info
         wide = self.memory.stored(old) is not old or self.memory.stored(new) is not new
         if wide and (old.itemsize != new.itemsize or self.memory.stored(old) is not self.memory.stored(new)):

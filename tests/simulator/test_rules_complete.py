@@ -17,6 +17,7 @@ OUT_OF_REACH = {
     "nc_matmul.tile.fits": "K and M against tile_size are nc_matmul.k_le_128 and nc_matmul.stationary_free_le_128",
     "dma_copy.vector_offset_hbm": "no such view can be made: ap.vector_offset_dim0 and tensor.vector_select",
     "dma_transpose.indirect.src_hbm": "no such view can be made: ap.vector_offset_dim0 and tensor.vector_select",
+    "tensor_reduce.indirect.operands": "its tiles are dst and data, which may be indirect, and it runs on one engine",
     "scalar_load.dst": "nisa.scalar_load makes its scalar itself",
 }
 """Rules that a kernel cannot break, because another rule stands before them."""

@@ -17,6 +17,7 @@ from nki_sim.isa.checks import one_of_commands
 from nki_sim.isa.cost import READ_REGISTERS, at_least, elements
 from nki_sim.isa.enums import engine
 from nki_sim.isa.enums import reduce_cmd as ReduceCmd  # noqa: N812 - a field has the enum's name
+from nki_sim.isa.indirection import aligned, allowed, no_psum_scatter
 from nki_sim.isa.values import column_loader, is_plain_f32, loader, storer
 from nki_sim.ops import Operator
 from nki_sim.tensor import NkiTensor
@@ -243,6 +244,10 @@ class activation(ScalarActivation):
     reduce_cmd: ReduceCmd = ReduceCmd.idle
     name: str | None = None
 
+    indirect_operands = allowed("activation", ("dst", "data"), (engine.scalar,))
+    indirect_partitions = aligned("activation", "data")
+    indirect_scatter = no_psum_scatter("activation")
+
     def command(self) -> ReduceCmd:
         return self.reduce_cmd
 
@@ -292,6 +297,10 @@ class activation_reduce(ScalarActivation):
     bias: float | NkiTensor | None = column(ON_CHIP, default=None)
     scale: float | NkiTensor = column(ON_CHIP, default=1.0)
     name: str | None = None
+
+    indirect_operands = allowed("activation_reduce", ("dst", "data"), (engine.scalar,))
+    indirect_partitions = aligned("activation_reduce", "data")
+    indirect_scatter = no_psum_scatter("activation_reduce")
 
     def command(self) -> ReduceCmd:
         return ReduceCmd.reset_reduce

@@ -30,6 +30,7 @@ from typing import Any, ClassVar, TypeVar
 from nki_sim import context
 from nki_sim.errors import Broken, Checked, Rule, isa_page, page, rule
 from nki_sim.hw import NeuronCore
+from nki_sim.isa import indirection
 from nki_sim.isa.enums import dependency, engine
 from nki_sim.memory import PARTITION_LIMIT, MemoryRegion
 from nki_sim.tensor import NkiTensor, coalesce
@@ -367,6 +368,9 @@ def _elements_rule(id: str, words: str) -> Callable[[F], F]:
 
 class ComputeInstruction(Instruction):
     """An instruction of a compute engine: its operands are engine accesses to SBUF and PSUM."""
+
+    indirection_known = indirection.known
+    indirection_offsets = indirection.enough_offsets
 
     @rule(
         "hw.partition_access_contiguous",

@@ -10,6 +10,7 @@ import numpy as np
 from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, isa_page, page, rule
 from nki_sim.hw import NeuronCore
+from nki_sim.isa import indirection
 from nki_sim.isa.base import Instruction
 from nki_sim.isa.enums import dge_mode as DgeMode  # noqa: N812 - fields have the enums' names
 from nki_sim.isa.enums import engine as Engine  # noqa: N812
@@ -30,6 +31,8 @@ class DmaInstruction(Instruction):
     priority: int | None
     dge_mode: DgeMode
     oob_mode: OobMode
+
+    indirection_known = indirection.known
 
     def __post_init__(self) -> None:
         if self.oob_mode is OobMode.skip and isinstance(self.dst, NkiTensor):

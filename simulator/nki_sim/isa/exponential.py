@@ -14,7 +14,9 @@ from nki_sim.isa.accumulator import accumulator
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, column, free, instruction, partitions, read, write
 from nki_sim.isa.checks import one_of_commands
 from nki_sim.isa.cost import at_least, elements
+from nki_sim.isa.enums import engine as Engine  # noqa: N812 - fields have the enums\' names
 from nki_sim.isa.enums import reduce_cmd as ReduceCmd  # noqa: N812 - a field has the enum's name
+from nki_sim.isa.indirection import aligned, allowed
 from nki_sim.isa.values import column_loader, loader, storer
 from nki_sim.tensor import NkiTensor
 
@@ -47,6 +49,9 @@ class exponential(ComputeInstruction):
     reduce_cmd: ReduceCmd = ReduceCmd.idle
     reduce_init: float | NkiTensor = column(ON_CHIP, default=0.0)
     name: str | None = None
+
+    indirect_operands = allowed("exponential", ("dst", "src"), (Engine.vector,))
+    indirect_partitions = aligned("exponential", "src")
 
     starts_at_zero: ClassVar[object] = True  # None where reduce_init is something else: only load_reduce takes that
 

@@ -10,6 +10,7 @@ from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, instruction, read, write
 from nki_sim.isa.cost import at_least, elements, streamed
 from nki_sim.isa.enums import engine as Engine  # noqa: N812
+from nki_sim.isa.indirection import aligned, allowed, no_psum_scatter
 from nki_sim.isa.values import loader, storer
 from nki_sim.memory import MemoryRegion
 from nki_sim.tensor import NkiTensor
@@ -31,6 +32,10 @@ class tensor_copy(ComputeInstruction):
     src: NkiTensor = read(ON_CHIP, "tensor_copy.buffers")
     engine: Engine = Engine.unknown
     name: str | None = None
+
+    indirect_operands = allowed("tensor_copy", ("dst", "src"), (Engine.vector, Engine.scalar))
+    indirect_partitions = aligned("tensor_copy", "src")
+    indirect_scatter = no_psum_scatter("tensor_copy")
 
     def resolve_engine(self, core: NeuronCore) -> Engine:
         return Engine.vector if self.engine is Engine.unknown else self.engine

@@ -11,6 +11,8 @@ from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, instruction, read, scalar_or_tile, update
 from nki_sim.isa.cost import at_least, elements
+from nki_sim.isa.enums import engine as Engine  # noqa: N812 - fields have the enums\' names
+from nki_sim.isa.indirection import aligned, allowed, is_indirect
 from nki_sim.memory import MemoryRegion
 from nki_sim.tensor import NkiTensor
 
@@ -36,10 +38,16 @@ class tensor_copy_predicated(ComputeInstruction):
     reverse_pred: bool = False
     name: str | None = None
 
+    indirect_operands = allowed("tcp", ("dst", "predicate"), (Engine.vector,))
+    indirect_partitions = aligned("tcp", "predicate")
+
     def __post_init__(self) -> None:
         super().__post_init__()
         storage = self.dst.storage
-        if storage.state:
+        if storage.state and (is_indirect(self.dst) or is_indirect(self.predicate)):
+            storage.poison()  # which elements a predicate at offsets means is known on the device only
+            storage.mark(self.dst.pattern)
+        elif storage.state:
             chosen = self.predicate.array.reshape(self.dst.shape).astype(bool) != self.reverse_pred
             storage.mark(self.dst.pattern, chosen)
 

@@ -15,6 +15,8 @@ from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, free, instruction, read, write
 from nki_sim.isa.checks import bitvec_integers
 from nki_sim.isa.cost import at_least, elements
+from nki_sim.isa.enums import engine as Engine  # noqa: N812 - fields have the enums\' names
+from nki_sim.isa.indirection import aligned, allowed
 from nki_sim.isa.values import loader, reduce_rows, storer
 from nki_sim.tensor import NkiTensor
 
@@ -41,6 +43,9 @@ class tensor_reduce(ComputeInstruction):
     negate: bool = False
     keepdims: bool = False
     name: str | None = None
+
+    indirect_operands = allowed("tensor_reduce", ("dst", "data"), (Engine.vector,))
+    indirect_partitions = aligned("tensor_reduce", "data")
 
     def axes(self) -> tuple[int, ...]:
         """The axes as given, negative ones counted from the end."""

@@ -14,6 +14,7 @@ from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, column, instruct
 from nki_sim.isa.checks import bitvec_integers, operator_gen
 from nki_sim.isa.cost import at_least, elements, gpsimd, streamed
 from nki_sim.isa.enums import engine as Engine  # noqa: N812
+from nki_sim.isa.indirection import aligned, allowed, is_indirect, no_psum_scatter
 from nki_sim.isa.values import Load, bits_loader, column_loader, integer_loader, is_plain_f32, loader, storer
 from nki_sim.memory import MemoryRegion
 from nki_sim.ops import Operator
@@ -52,6 +53,22 @@ class tensor_scalar(ComputeInstruction):
     reverse1: bool = False
     engine: Engine = Engine.unknown
     name: str | None = None
+
+    indirect_operands = allowed("tensor_scalar", ("dst", "data"), (Engine.vector, Engine.scalar, Engine.gpsimd))
+    indirect_partitions = aligned("tensor_scalar", "data")
+    indirect_scatter = no_psum_scatter("tensor_scalar")
+
+    @rule("tensor_scalar.no_indirect_addr_pattern", "an address computation takes no indirect() views", page=_PAGE, gens=(4,),
+          why="32-bit products and sums run as another instruction", fix="gather with nisa.tensor_copy first")  # fmt: skip
+    def address_arithmetic(self, core: NeuronCore) -> Broken | None:
+        # the documents do not say which operators make the pattern: those of an address, offset = index * stride + base
+        words = {"int32", "uint32"} >= {self.data.dtype, self.dst.dtype}
+        names = {ops.lookup(op).name for op in (self.op0, self.op1) if op is not None}
+        if words and names <= {"add", "multiply"}:
+            for name, tile in self.tiles():
+                if is_indirect(tile):
+                    return Broken(f"{name} is an indirect() view and the operators are {' and '.join(sorted(names))}", name)
+        return None
 
     neutral: ClassVar[object] = True  # None where operand0 is a value: plans differ, since a unary op0 takes none
 

@@ -14,7 +14,9 @@ from nki_sim.isa.accumulator import accumulator
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, column, free, instruction, partitions, read, write
 from nki_sim.isa.checks import arithmetic, one_of_commands, operator_gen
 from nki_sim.isa.cost import READ_REGISTERS, at_least, elements
+from nki_sim.isa.enums import engine as Engine  # noqa: N812 - fields have the enums\' names
 from nki_sim.isa.enums import reduce_cmd as ReduceCmd  # noqa: N812 - a field has the enum's name
+from nki_sim.isa.indirection import aligned, allowed
 from nki_sim.isa.tensor_scalar import stage
 from nki_sim.isa.values import column_loader, loader, storer
 from nki_sim.tensor import NkiTensor
@@ -51,6 +53,9 @@ class tensor_scalar_reduce(ComputeInstruction):
     reduce_init: float | NkiTensor | None = column(ON_CHIP, default=None)
     reduce_res_negate: bool = False
     name: str | None = None
+
+    indirect_operands = allowed("tensor_scalar_reduce", ("dst", "data"), (Engine.vector,))
+    indirect_partitions = aligned("tensor_scalar_reduce", "data")
 
     neutral: ClassVar[object] = True  # None where operand0 is a value: plans differ, since a unary op0 takes none
 

@@ -14,6 +14,7 @@ from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, instruction, rea
 from nki_sim.isa.checks import bitvec_integers, operator_gen
 from nki_sim.isa.cost import elements, gpsimd, two_tiles
 from nki_sim.isa.enums import engine as Engine  # noqa: N812
+from nki_sim.isa.indirection import aligned, allowed
 from nki_sim.isa.values import bits_loader, integer_loader, is_plain_f32, loader, storer
 from nki_sim.memory import MemoryRegion
 from nki_sim.tensor import NkiTensor
@@ -41,6 +42,9 @@ class tensor_tensor(ComputeInstruction):
     op: Any
     engine: Engine = Engine.unknown
     name: str | None = None
+
+    indirect_operands = allowed("tensor_tensor", ("dst", "data1"), (Engine.vector, Engine.gpsimd))
+    indirect_partitions = aligned("tensor_tensor", "data1")
 
     def resolve_engine(self, core: NeuronCore) -> Engine:
         if self.engine is not Engine.unknown:
