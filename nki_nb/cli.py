@@ -1,4 +1,4 @@
-"""The command line: ``nki-nb tour``, ``nki-nb lab``, ``nki-nb run FILE.py::kernel``, ``nki-nb info``.
+"""The command line: ``nki-nb tour``, ``lab``, ``run FILE.py::kernel``, ``info``, ``help NAME``.
 
 Exit codes: 0 fine, 1 the kernel broke a limit or a check failed, 2 the command cannot be understood.
 """
@@ -23,6 +23,7 @@ from nki_sim.kernel import as_kernel
 
 from nki_nb import __version__, save_html, tour
 from nki_nb.files import KernelNotFoundError, find_kernel
+from nki_nb.help import look_up
 from nki_nb.info import Info
 from nki_nb.report import Report
 from nki_nb.specs import FORMS, SpecError, read_arguments
@@ -33,7 +34,7 @@ FINE, BROKEN, USAGE = 0, 1, 2
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     options = _parser().parse_args(argv)
-    commands = {"tour": _tour, "lab": _lab, "run": _run, "info": _info}
+    commands = {"tour": _tour, "lab": _lab, "run": _run, "info": _info, "help": _help}
     try:
         core(getattr(options, "target", None))
     except ValueError as error:
@@ -62,6 +63,8 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("lab", help="open JupyterLab on the tutorials")
     _add_run(commands.add_parser("run", help="run a kernel of a file and print its report"))
     _add_target(commands.add_parser("info", help="what is simulated: generations, memories, limits"))
+    told = commands.add_parser("help", help="an instruction, a function, a rule, or what a word finds")
+    told.add_argument("name", nargs="+", metavar="NAME", help="nc_matmul, nl.load, nc_matmul.k_equal, transpose")
     return parser
 
 
@@ -124,6 +127,15 @@ def _lab(_: argparse.Namespace) -> int:
 
 def _info(options: argparse.Namespace) -> int:
     print(Info(core(options.target)))
+    return FINE
+
+
+def _help(options: argparse.Namespace) -> int:
+    try:
+        print(look_up(" ".join(options.name)))
+    except LookupError as error:
+        print(f"nki-nb: {error.args[0]}", file=sys.stderr)
+        return BROKEN
     return FINE
 
 

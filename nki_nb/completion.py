@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from nki_nb import rules
+from nki_nb import help as reference_help
 from nki_nb.drawing import VIEW_NAMES
 
 OPTIONS = ("--target", "--lnc", "--check", "--rtol", "--atol", "--view", "--fp32", "--strict", "--no-run")
@@ -22,7 +22,7 @@ def complete(shell: Any, event: SimpleNamespace) -> list[str]:
     values = {"--target": TARGETS, "--view": VIEW_NAMES, "target": TARGETS}
     if event.command == "%nki":
         if previous == "help":
-            return sorted(rules.catalogue())
+            return sorted(reference_help.names())
         return list(values.get(previous, COMMANDS if len(words) == 1 else ()))
     if previous in values:
         return list(values[previous])

@@ -1,4 +1,4 @@
-"""``%%nki`` runs a cell's kernel on the simulator; ``%nki`` is the session: target, limits, the last run, the rules."""
+"""``%%nki`` runs a cell's kernel on the simulator; ``%nki`` is the session: target, limits, the last run, help."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics
 from nki_sim.hw import ALIASES, TARGET_VARIABLE, NeuronCore, core
 
-from nki_nb import info, rules
+from nki_nb import help as reference_help
+from nki_nb import info
 from nki_nb.cell import Cell
 from nki_nb.check import raise_for
 from nki_nb.diagnosis import offer, shorten
@@ -108,13 +109,13 @@ class NkiMagics(Magics):
     # -- %nki --------------------------------------------------------------------------------------------------------
 
     @line_magic("nki")
-    def command(self, line: str) -> Report | info.Info | rules.Page | None:
-        """The session: %nki target [GEN], %nki info, %nki last, %nki help RULE, %nki reset, %nki c = kernel(a, b).
+    def command(self, line: str) -> Report | info.Info | reference_help.Help | None:
+        """The session: %nki target [GEN], %nki info, %nki last, %nki help NAME, %nki reset, %nki c = kernel(a, b).
 
         target  the NeuronCore generation for this session, or without GEN, which one it is
         info    what is simulated: generations, memories, limits, and which numbers are not documented
         last    the last run again; ``run = %nki last`` keeps it, with its program and memory map
-        help    a rule in words, why the hardware has it, how to keep it; ``help nc_matmul`` lists an instruction's rules
+        help    an instruction or function: operands, engine, cost, limits; a rule by its id; else what a word finds
         reset   forget the last run and the session's target
 
         A call, with the options of %%nki, runs a kernel that an earlier cell has defined.
@@ -147,9 +148,9 @@ class NkiMagics(Magics):
             raise UsageError("nothing has run yet: start a cell with %%nki c = kernel(a, b)")
         return self.last
 
-    def _help(self, name: str) -> rules.Page:
+    def _help(self, name: str) -> reference_help.Help:
         try:
-            return rules.page(name)
+            return reference_help.look_up(name)
         except LookupError as error:
             raise UsageError(str(error.args[0])) from None
 

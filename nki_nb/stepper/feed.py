@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from nki_sim import dtypes
+from nki_sim import dtypes, mx
 from nki_sim.dtypes import Array
 from nki_sim.errors import Diagnosis
 from nki_sim.memory import Allocation
@@ -32,6 +32,9 @@ LARGEST_TILE = 1 << 20
 
 MOST_TEXTS = 512
 """Program lines sent in one answer."""
+
+MATMULS = ("nc_matmul", "nc_matmul_mx")
+"""Instructions that are drawn as sums in PSUM."""
 
 
 class Feed:
@@ -141,7 +144,7 @@ class Feed:
             "operands": [_operand(o, step) for o in step.operands],
             "params": {k: format_value(v) for k, v in step.plan.params.items()},
             "dma": _dma(step) if step.engine == "dma" else None,
-            "matmul": self._matmul(step) if step.instruction == "nc_matmul" else None,
+            "matmul": self._matmul(step) if step.instruction in MATMULS else None,
             "cycles": step.plan.cycles,
         }
 
@@ -158,7 +161,7 @@ class Feed:
             {"operand": k, "after": after, "matrix": self.operand(index, k, after=after)} for k, after in wanted
         ]
         found = {**self.step(index), "values": values}
-        if plan.instruction == "nc_matmul":
+        if plan.instruction in MATMULS:
             rows, columns = next(v["matrix"]["shown"] for v in values if v["after"])
             row, column = element or (rows, columns)
             row, column = (row, column) if 0 <= row < rows and 0 <= column < columns else (rows // 2, columns // 2)
@@ -198,7 +201,7 @@ class Feed:
         program = self.run.program
         plan = program.plan_at(index)
         assert target.allocation is not None
-        if plan.instruction != "nc_matmul" or program.raw(index)[plan.writes[0]][0] != target.allocation.id:
+        if plan.instruction not in MATMULS or program.raw(index)[plan.writes[0]][0] != target.allocation.id:
             return False
         return operand_box(_destination(program[index])) == operand_box(target)
 
@@ -301,8 +304,10 @@ class Feed:
 def matrix(values: Array, dtype: str) -> dict[str, Any]:
     """A tensor as rows (its first dimension) by columns (the rest), with its bits; a window of it when it is large.
 
-    The bits of float32 are those of the values and are not sent twice.
+    The bits of float32 are those of the values and are not sent twice. Packed elements are shown as the four they are.
     """
+    if dtype in mx.ELEMENTS:
+        values = mx.elements(values, dtype)
     flat = values.reshape(values.shape[0], -1) if values.ndim > 1 else values.reshape(1, -1)
     rows, columns = flat.shape
     shown = flat[: max(1, min(rows, LARGEST_TILE // max(1, columns))), :LARGEST_TILE]

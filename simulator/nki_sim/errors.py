@@ -159,6 +159,10 @@ class NkiTypeError(NkiValidationError, TypeError):
     """A violated limit for which the documentation, or Python's habit, names ``TypeError``."""
 
 
+class NkiValueError(NkiValidationError, ValueError):
+    """A violated limit for which the documentation names ``ValueError``."""
+
+
 class NkiIndexError(NkiValidationError, IndexError):
     """An index or slice outside its tensor."""
 

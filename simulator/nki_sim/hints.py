@@ -84,15 +84,7 @@ HINTS: dict[str, dict[str, str]] = {
 }
 
 LATER: dict[str, tuple[str, ...]] = {
-    "nki.isa": (
-        "activate2", "core_barrier", "dropout", "nc_matmul_mx", "quantize_mx", "rand2", "rand_get_state", "rand_set_state",
-        "rng", "sendrecv",
-        "set_rng_seed", "topk",
-    ),
-    "nki.language": (
-        "alloc_blocks", "alloc_tiles", "average", "blocks", "dropout", "gather_flattened", "NkiBlockGrid",
-        "NkiGrid", "NkiTileGrid", "rand", "random_seed", "tiles",
-    ),
+    "nki.isa": ("core_barrier", "sendrecv"),
     "nki": ("collectives",),
 }  # fmt: skip
 """Names of the public API that the simulator does not have yet."""

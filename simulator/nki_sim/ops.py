@@ -218,6 +218,8 @@ TABLE: dict[str, Operator] = {
 }  # fmt: skip
 
 BYPASS = Operator("bypass", "arithmetic", 1, lambda x: x, gens=(4,))
+AVERAGE = Operator("average", "arithmetic", gens=())
+"""Of ``nisa.tensor_partition_reduce`` only: no ALU has it."""
 """``nl.bypass``: a stage that does nothing."""
 
 ACTIVATIONS = frozenset(name for name, op in TABLE.items() if op.activate is not None or name == "prelu")

@@ -27,7 +27,7 @@ CHECKPOINT_BUDGET = 64 << 20
 
 @dataclass
 class Checkpoint:
-    """Memory and accumulator registers before a step."""
+    """Memory, accumulator registers and random number states before a step."""
 
     step: int
     data: dict[Any, Array]
@@ -155,8 +155,8 @@ class Replay:
                 writable = number in self._written_inputs()
                 flat = array.reshape(-1).view(np.uint8)
                 self._data[number] = flat.copy() if writable else flat
-        for name, accumulator in self.machine.registers.items():
-            accumulator.values[...] = point.registers.get(name, np.nan)
+        for name, held in self.machine.registers.items():
+            held.values[...] = point.registers.get(name, held.initial)
 
     # -- execution ---------------------------------------------------------------------------------------------------
 

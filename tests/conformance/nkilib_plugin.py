@@ -9,6 +9,8 @@ what the public repository imports but does not hold. Nothing of the library is 
 from __future__ import annotations
 
 import builtins
+import functools
+import inspect
 import json
 import os
 import sys
@@ -20,7 +22,7 @@ import ml_dtypes
 import nki_sim
 import numpy as np
 import pytest
-from nki_sim import dtypes
+from nki_sim import dtypes, mx
 
 ONE_CORE = os.environ.get("NKILIB_ONE_CORE") == "1"
 """Run cases written for two logical cores on one."""
@@ -38,18 +40,37 @@ def _module(name: str, **members: Any) -> types.ModuleType:
 
 
 def _static_cast(array: Any, dtype: Any) -> Any:
-    return np.asarray(array).astype(_numpy(dtype))
+    values, wanted = np.asarray(array), _numpy(dtype)
+    if _packed(values.dtype):
+        numbers = mx.unpack(_as_bits(values), _packed(values.dtype))
+        values = numbers.reshape(*numbers.shape[:-2], -1)
+    if _packed(wanted):
+        groups = values.astype(np.float32).reshape(*values.shape[:-1], -1, mx.PACK)
+        return np.ascontiguousarray(mx.pack(groups, _packed(wanted))).view(wanted)
+    return values.astype(wanted)
+
+
+def _packed(dtype: np.dtype[Any]) -> str:
+    """The NKI name of a packed NumPy type: a structure with one field, so named."""
+    return dtype.names[0] if dtype.names else ""
+
+
+def _as_bits(values: Any) -> Any:
+    return np.ascontiguousarray(values).view(dtypes.TABLE[_packed(values.dtype)].storage)
 
 
 def _numpy(dtype: Any) -> np.dtype[Any]:
+    if isinstance(dtype, str) and dtype in PACKED:
+        return PACKED[dtype]
     return dtypes.lookup(dtype).storage if isinstance(dtype, str) and dtype in dtypes.TABLE else np.dtype(dtype)
+
+
+PACKED = {n: np.dtype([(n, np.uint8, dtypes.TABLE[n].itemsize)]) for n in mx.ELEMENTS}
 
 
 def _library_dtypes() -> dict[str, Any]:
     names = {n: getattr(ml_dtypes, n) for n in ("bfloat16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")}
-    packed = {n: np.dtype([(n, np.uint8, 4)]) for n in ("float8_e4m3fn_x4", "float8_e5m2_x4")}
-    packed["float4_e2m1fn_x4"] = np.dtype([("float4_e2m1fn_x4", np.uint8, 2)])
-    return {**names, **packed}
+    return {**names, **PACKED}
 
 
 def _stand_ins() -> None:
@@ -83,16 +104,47 @@ class _CpuSimulate:
         def call(**inputs: Any) -> Any:
             target = _GEN[os.environ.get("NKI_NC_VERSION", "gen3")]
             os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] = target
-            kernel = nki_sim.jit(self.kernel)[1 if ONE_CORE else cores]
-            run = nki_sim.run(kernel, **inputs)
+            returned: list[str] = []
+            kernel = nki_sim.jit(_viewing(self.kernel, inputs, returned))[1 if ONE_CORE else cores]
+            run = nki_sim.run(kernel, **_plain(inputs))
             if RESULTS:
                 record = {"kernel": run.name, "target": target, "cores": run.lnc, "instructions": len(run.program),
                           "findings": [f.headline for f in run.findings], "seconds": round(run.seconds, 3)}  # fmt: skip
                 with Path(RESULTS).open("a") as file:
                     file.write(json.dumps(record) + "\n")
-            return run.result
+            return _library_results(run.result, returned)
 
         return call
+
+
+def _plain(inputs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments, with packed arrays as whole numbers: all that an array from outside can be."""
+    return {n: _as_bits(v) if isinstance(v, np.ndarray) and _packed(v.dtype) else v for n, v in inputs.items()}
+
+
+def _viewing(kernel: Any, inputs: dict[str, Any], returned: list[str]) -> Any:
+    """The kernel, to be called with those whole numbers; notes the dtypes of what it returns."""
+    function = getattr(kernel, "function", kernel)
+    packed = {n: _packed(v.dtype) for n, v in inputs.items() if isinstance(v, np.ndarray) and _packed(v.dtype)}
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+        bound.arguments |= {n: bound.arguments[n].view(dtype) for n, dtype in packed.items()}
+        result = function(*bound.args, **bound.kwargs)
+        returned[:] = [t.dtype for t in (result if isinstance(result, (tuple, list)) else [result]) if t is not None]
+        return result
+
+    return call
+
+
+def _library_results(result: Any, returned: list[str]) -> Any:
+    """Results, of packed tensors in the library's types."""
+    several = isinstance(result, (tuple, list))
+    arrays = list(result) if several else [result]
+    if len(arrays) == len(returned):
+        arrays = [a.view(PACKED[d]) if d in PACKED else a for a, d in zip(arrays, returned, strict=True)]
+    return tuple(arrays) if several else arrays[0]
 
 
 def _trace_kernel(kernel_under_test: Any, mode: Any, output_directory: Any, **_: Any) -> None:
@@ -100,7 +152,7 @@ def _trace_kernel(kernel_under_test: Any, mode: Any, output_directory: Any, **_:
     del mode, output_directory
     inputs = {k.removesuffix(".must_alias_input"): v for k, v in (kernel_under_test.kernel_input or {}).items()}
     os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] = _GEN[kernel_under_test.compiler_input.platform_target.get_nc_gen()]
-    nki_sim.run(nki_sim.jit(kernel_under_test.kernel_func), **inputs)
+    nki_sim.run(nki_sim.jit(_viewing(kernel_under_test.kernel_func, inputs, [])), **_plain(inputs))
 
 
 def _namespace() -> None:
@@ -143,6 +195,7 @@ def _namespace() -> None:
         sys.modules["nki_cpu_simulator.nki" + suffix] = sys.modules["nki" + suffix]
 
 
+np._core.numerictypes.sctypeDict.update(PACKED)  # np.dtype("float8_e4m3fn_x4"), as the suite writes it
 _stand_ins()
 _namespace()
 

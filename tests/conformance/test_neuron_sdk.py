@@ -1,4 +1,4 @@
-"""aws-neuron/aws-neuron-sdk: ``nki/examples`` and the kernels printed in two tutorials.
+"""aws-neuron/aws-neuron-sdk: ``nki/examples``, the kernels printed in two tutorials, and those of the MXFP deep dive.
 
 NEURON_SDK_ROOT names a checkout.
 """
@@ -123,3 +123,66 @@ def test_the_matrix_multiplication_tutorial_prints_the_example_file():
     """Its kernels are included from the example file by marker, so running that file runs them."""
     page = (ROOT / "guides" / "tutorials" / "matrix_multiplication.rst").read_text()
     assert "matrix_multiplication_nki_kernels.py" in page and not printed_kernels("matrix_multiplication.rst")
+
+
+MXFP = ROOT / "deep-dives" / "src" / "mxfp-matmul"
+ELEMENTS = {"float8_e5m2": ml_dtypes.float8_e5m2, "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+            "float4_e2m1fn": ml_dtypes.float4_e2m1fn}  # fmt: skip
+MXFP8 = ["float8_e5m2", "float8_e4m3fn"]
+
+
+@pytest.fixture
+def mxfp(module, monkeypatch):
+    """The deep dive's modules: kernels, and the host's generator and references."""
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn3")
+    monkeypatch.syspath_prepend(str(MXFP))
+    utilities = module(MXFP / "mx_cpu_utils.py")
+    kernels = module(MXFP / "mx_kernels.py")
+    np.random.seed(0)
+    yield kernels, utilities
+    sys.modules.pop("mx_kernel_utils", None)
+
+
+def close(got, want):
+    """The deep dive's own check, and how far off the largest difference is."""
+    got = np.asarray(got, np.float32)
+    assert np.allclose(got, want, rtol=5e-2, atol=5e-2)
+    return f"{largest_error(got, want):.1e} of the largest element"
+
+
+@pytest.mark.parametrize("name", ELEMENTS)
+def test_mxfp_offline_quantized(name, mxfp, note):
+    kernels, utilities = mxfp
+    element = ELEMENTS[name]
+    _, _, a, a_scale = utilities.generate_stabilized_mx_data(element, (128, 512))
+    _, _, b, b_scale = utilities.generate_stabilized_mx_data(element, (128, 2048))
+    got = kernels.kernel_offline_quantized_mx_matmul(a, a_scale, b, b_scale, f"{name}_x4")
+    note(close(got, utilities.nc_matmul_mx_golden(a, b, a_scale, b_scale, element, element)))
+
+
+@pytest.mark.parametrize("moving", MXFP8)
+@pytest.mark.parametrize("stationary", ELEMENTS)
+def test_mxfp_quantized_on_the_device(stationary, moving, mxfp, note):
+    kernels, utilities = mxfp
+    left, right = ELEMENTS[stationary], ELEMENTS[moving]
+    _, _, a, a_scale = utilities.generate_stabilized_mx_data(left, (128, 512))
+    numbers, _, _, _ = utilities.generate_stabilized_mx_data(right, (128, 2048))
+    got = kernels.kernel_on_device_quantize_matmul_mx(
+        a, a_scale, numbers.astype(ml_dtypes.bfloat16), f"{stationary}_x4", f"{moving}_x4"
+    )
+    b, b_scale = utilities.quantize_mx_golden(numbers, right)
+    note(close(got, utilities.nc_matmul_mx_golden(a, b, a_scale, b_scale, left, right)))
+
+
+@pytest.mark.parametrize("use_tensor_copy", [True, False])
+@pytest.mark.parametrize("kernel", ["kernel_copy_strided_quantize_matmul_mx",
+                                    "kernel_copy_strided_quantize_matmul_mx_packed_scale"])  # fmt: skip
+@pytest.mark.parametrize("name", MXFP8)
+def test_mxfp_strided_and_packed_scales(name, kernel, use_tensor_copy, mxfp, module, tmp_path, note):
+    """As printed they assert that inputs are in nl.hbm; the simulator's are in nl.shared_hbm, as public kernels expect."""
+    _, utilities = mxfp
+    changed = tmp_path / "mx_kernels.py"
+    changed.write_text((MXFP / "mx_kernels.py").read_text().replace("== nl.hbm", "== nl.shared_hbm"))
+    a, b = (utilities.generate_stabilized_mx_data(ELEMENTS[name], (512, n))[0] for n in (128, 512))
+    given = [x.astype(ml_dtypes.bfloat16) for x in (a, b)]
+    note(close(getattr(module(changed), kernel)(*given, f"{name}_x4", use_tensor_copy), a.T @ b))

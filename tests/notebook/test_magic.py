@@ -313,8 +313,9 @@ def test_help_explains_a_rule(notebook: Notebook) -> None:
     assert "128" in str(notebook.names["page"]) and "why" in str(notebook.names["page"])
     notebook.run("page = %nki help nc_matmul")
     assert len(notebook.names["page"].rules) > 5
-    assert "did you mean" in notebook.run("%nki help nc_matmul.k_le_129").errors
-    assert "which rule?" in notebook.run("%nki help").errors
+    assert "nc_matmul.k_le_128" in notebook.run("%nki help nc_matmul.k_le_129").text
+    assert "nothing about" in notebook.run("%nki help zzzzqqqq").errors
+    assert "help about what?" in notebook.run("%nki help").errors
 
 
 def test_unknown_command(notebook: Notebook) -> None:
@@ -338,6 +339,8 @@ def test_tab_completes(notebook: Notebook) -> None:
     assert {"trn1", "trn2", "trn3"} <= complete("%%nki --target ")
     assert {"trn2"} <= complete("%nki target trn2")
     assert "nc_matmul.k_equal" in complete("%nki help nc_matmul.k_e")
+    assert {"nc_matmul", "nc_match_replace8"} <= complete("%nki help nc_mat")
+    assert "NkiTensor.permute" in complete("%nki help NkiTensor.p")
 
 
 def test_completion_knows_every_option_and_command(notebook: Notebook) -> None:

@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 import json
-from html.parser import HTMLParser
 
 import nki_sim
 import numpy as np
 import pytest
 from nki_sim.errors import Broken, NkiError, Rule, violation
+from pages import read
 from runs import HOSTILE, matmul_run, named, run
 
-from nki_nb import rules, tour
+from nki_nb import tour
 from nki_nb.check import Tolerance, compare_all
 from nki_nb.diagnosis import DiagnosisView
+from nki_nb.help import RuleHelp
 from nki_nb.page import page
 from nki_nb.report import Report, human_bytes, named_outputs
 
 ROWS = np.ones((32, 40), np.float32)
-
-
-class Tags(HTMLParser):
-    """Collects what a page would load or run."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.loads: list[str] = []
-        self.tags: set[str] = set()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.loads += [f"{tag} {name}={value}" for name, value in attrs if name in ("src", "srcset") or name[:2] == "on"]
-        if tag == "link":
-            self.loads.append("link")
-
-
-def read(html: str) -> Tags:
-    tags = Tags()
-    tags.feed(html)
-    return tags
 
 
 def test_the_text_of_a_report() -> None:
@@ -100,7 +80,7 @@ def test_a_diagnosis_is_escaped() -> None:
     found = violation(rule, Broken(HOSTILE, HOSTILE), target="trn2", instruction=HOSTILE, operand_words=HOSTILE, sites=())
     html = DiagnosisView.of(NkiError(found))._repr_html_()
     assert "script" not in read(html).tags
-    assert "script" not in read(rules.Page(HOSTILE, (rule,))._repr_html_()).tags
+    assert "script" not in read(RuleHelp(HOSTILE, (rule,))._repr_html_()).tags
 
 
 def test_the_page_loads_nothing() -> None:
@@ -110,15 +90,6 @@ def test_the_page_loads_nothing() -> None:
     assert read(made).loads == []
     assert read(made).tags.isdisjoint({"script", "iframe", "img", "link"})
     assert all(report.ok for report in reports)
-
-
-def test_every_rule_can_be_looked_up() -> None:
-    known = rules.catalogue()
-    assert len(known) > 50
-    for name in known:
-        assert name in str(rules.page(name))
-    with pytest.raises(LookupError, match="did you mean"):
-        rules.page("nc_matmul.k_equl")
 
 
 def test_a_hostile_tile_keeps_its_label_in_text() -> None:

@@ -10,9 +10,9 @@ import pytest
 
 ROOT = Path(nki_sim.__file__).parent
 ORDER = [
-    "hw", "dtypes", "ops", "source", "errors", "config", "memory", "tensor", "context", "scalars", "psum", "isa", "program",
-    "regions", "machine", "timing", "trace", "placement", "lang", "calls", "hints", "importer", "arrays", "run", "kernel",
-    "lint", "api",
+    "hw", "dtypes", "mx", "ops", "source", "errors", "config", "memory", "tensor", "context", "scalars", "psum", "isa",
+    "program", "regions", "machine", "timing", "trace", "placement", "lang", "calls", "hints", "importer", "arrays", "run",
+    "kernel", "lint", "reference", "api",
 ]  # fmt: skip
 """Each module imports only from those before it (and from its own package)."""
 

@@ -459,23 +459,33 @@ def _(bad):
     return t, table() + 1
 
 
+def also_adding(dst, src, instruction, **given):
+    instruction(dst=dst, data=src, reduce_op=nl.add, reduce_res=sb(16, 1), **given)
+
+
+def added(dst, src):
+    one = src.dynamic.base.indirect(src.dynamic.index, num_elem=1) if src.is_indirect() else src
+    nisa.tensor_reduce(dst=dst, op=nl.add, data=one, axis=(1,))
+
+
+def running(dst, src):
+    nisa.tensor_scalar_cumulative(dst=dst, src=src, op0=nl.add, op1=nl.maximum, imm0=0.0)
+
+
 ALIKE = {
-    "tensor_copy": lambda dst, src: nisa.tensor_copy(dst=dst, src=src),
-    "tensor_tensor": lambda dst, src: nisa.tensor_tensor(dst=dst, data1=src, data2=t_zeros(), op=nl.add),
-    "tensor_scalar": lambda dst, src: nisa.tensor_scalar(dst=dst, data=src, op0=nl.add, operand0=0.0),
-    "activation": lambda dst, src: nisa.activation(dst=dst, op=nl.copy, data=src),
-    "activation_reduce": lambda dst, src: nisa.activation_reduce(dst=dst, op=nl.copy, data=src, reduce_op=nl.add,
-                                                                 reduce_res=sb(16, 1)),
-    "tensor_scalar_cumulative": lambda dst, src: nisa.tensor_scalar_cumulative(dst=dst, src=src, op0=nl.add, op1=nl.maximum,
-                                                                               imm0=0.0),
-    "tensor_scalar_reduce": lambda dst, src: nisa.tensor_scalar_reduce(dst=dst, data=src, op0=nl.add, operand0=0.0,
-                                                                       reduce_op=nl.add, reduce_res=sb(16, 1)),
-    "exponential": lambda dst, src: nisa.exponential(dst=dst, src=src, max_value=0.0),
-    "tensor_reduce": lambda dst, src: nisa.tensor_reduce(dst=dst, op=nl.add, data=src.dynamic.base.indirect(
-        src.dynamic.index, num_elem=1) if src.is_indirect() else src, axis=(1,)),
-    "tcp": lambda dst, src: nisa.tensor_copy_predicated(dst=dst, src=1.0, predicate=src),
+    "tensor_copy.indirect.partitions": lambda d, s: nisa.tensor_copy(dst=d, src=s),
+    "tensor_tensor.indirect.partitions": lambda d, s: nisa.tensor_tensor(dst=d, data1=s, data2=t_zeros(), op=nl.add),
+    "tensor_scalar.indirect.partitions": lambda d, s: nisa.tensor_scalar(dst=d, data=s, op0=nl.add, operand0=0.0),
+    "activation.indirect.partitions": lambda d, s: nisa.activation(dst=d, op=nl.copy, data=s),
+    "activation_reduce.indirect.partitions": lambda d, s: also_adding(d, s, nisa.activation_reduce, op=nl.copy),
+    "tensor_scalar_cumulative.indirect.partitions": running,
+    "tensor_scalar_reduce.indirect.partitions": lambda d, s: also_adding(d, s, nisa.tensor_scalar_reduce, op0=nl.add,
+                                                                         operand0=0.0),
+    "exponential.indirect.partitions": lambda d, s: nisa.exponential(dst=d, src=s, max_value=0.0),
+    "tensor_reduce.indirect.partitions": added,
+    "tcp.indirect.partitions": lambda d, s: nisa.tensor_copy_predicated(dst=d, src=1.0, predicate=s),
 }  # fmt: skip
-ONE_COLUMN = {"tensor_reduce"}
+ONE_COLUMN = {"tensor_reduce.indirect.partitions"}
 
 
 def t_zeros():
@@ -484,40 +494,44 @@ def t_zeros():
     return made
 
 
-def run_at(name, data_at, index_at, out_at):
+def run_at(rule, data_at, index_at, out_at):
     """The instruction with data, index and the index of dst at these partitions."""
-    dt = nl.uint8 if name == "tcp" else nl.float32
+    dt = nl.uint8 if rule.startswith("tcp.") else nl.float32
 
     def kernel(ones):
         source = sb(16, 8, dt=dt, address=(data_at, 0))
-        nisa.memset(dst=source, value=0 if name == "tcp" else 0.0)
+        nisa.memset(dst=source, value=0 if rule.startswith("tcp.") else 0.0)
         index = sb(128, 1, dt=nl.uint16, address=(0, 1024))
         nisa.memset(dst=index, value=0)
         out = sb(16, 8, address=(0, 2048))
         nisa.memset(dst=out, value=0.0)
-        count = 1 if name in ONE_COLUMN else 8
+        count = 1 if rule in ONE_COLUMN else 8
         target = out[:, 0:count] if out_at is None else out.indirect(index[out_at : out_at + 16], num_elem=count)
-        ALIKE[name](target, source.indirect(index[index_at : index_at + 16], num_elem=8))
+        ALIKE[rule](target, source.indirect(index[index_at : index_at + 16], num_elem=8))
         return st(out)
 
     return run(kernel, np.ones((1, 1), np.float32), target="trn3")
 
 
-@pytest.mark.parametrize("name", ALIKE)
+@pytest.mark.parametrize("rule", ALIKE)
 @pytest.mark.parametrize(("places", "words"), [
-    ((16, 16, None), "starts at partition 16"), ((32, 64, None), "its index at 64"), ((32, 32, 64), "the index of dst starts"),
+    ((0, 16, None), "starts at partition 16"), ((32, 64, None), "its index at 64"), ((32, 32, 64), "the index of dst starts"),
 ])  # fmt: skip
-def test_where_the_index_starts(name, places, words):
-    rules = {f"{name}.indirect.partitions", "hw.start_partition.p1_32"}
+def test_where_the_index_starts(rule, places, words):
     with pytest.raises(nki_sim.NkiValidationError, match=words) as caught:
-        run_at(name, *places)
-    assert caught.value.diagnosis.rule.id in rules
-    run_at(name, 32, 32, 32 if places[2] else None)
-    run_at(name, 64, 64, None)
+        run_at(rule, *places)
+    assert caught.value.diagnosis.rule.id == rule
+    run_at(rule, 32, 32, 32 if places[2] else None)
+    run_at(rule, 64, 64, None)
 
 
-@pytest.mark.parametrize("name", ["tensor_copy", "tensor_scalar", "activation", "activation_reduce"])
-def test_the_scalar_engine_does_not_scatter_to_psum(name):
+@pytest.mark.parametrize("rule", [
+    "tensor_copy.indirect.scalar_scatter_psum", "tensor_scalar.indirect.scalar_scatter_psum",
+    "activation.indirect.scalar_scatter_psum", "activation_reduce.indirect.scalar_scatter_psum",
+])  # fmt: skip
+def test_the_scalar_engine_does_not_scatter_to_psum(rule):
+    name = rule.partition(".")[0]
+
     def kernel(data, index, buffer):
         target = nl.ndarray((16, 8), dtype=nl.float32, buffer=buffer)
         nisa.memset(dst=target, value=0.0, engine=nisa.engine.vector)
@@ -527,14 +541,14 @@ def test_the_scalar_engine_does_not_scatter_to_psum(name):
         elif name == "tensor_scalar":
             nisa.tensor_scalar(dst=dst, data=src, op0=nl.add, operand0=0.0, engine=nisa.engine.scalar)
         else:
-            ALIKE[name](dst, src)
+            ALIKE[f"{name}.indirect.partitions"](dst, src)
         return st(target)
 
     index = np.arange(16, dtype=np.uint16).reshape(16, 1) % 8
     same(run(kernel, DATA, index, nl.sbuf, target="trn3"), DATA[:, :8])
     with pytest.raises(nki_sim.NkiValidationError, match="dst is an indirect") as caught:
         run(kernel, DATA, index, nl.psum, target="trn3")
-    assert caught.value.diagnosis.rule.id == f"{name}.indirect.scalar_scatter_psum"
+    assert caught.value.diagnosis.rule.id == rule
 
 
 @book.rejects()

@@ -2,6 +2,7 @@
 
 import nki.isa as nisa
 import nki.language as nl
+import nki_sim
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -33,6 +34,24 @@ def test_partition_after_partition(data, rows, n):
     data = data[:rows, :n]
     same(run(reduced, data, nl.add), folded(data, np.add))
     same(run(reduced, data, nl.maximum), folded(data, np.maximum))
+
+
+def test_the_average_is_the_sum_over_the_partitions():
+    data = random((37, 6))
+    same(run(reduced, data, nl.average), folded(data, np.add) / np.float32(37))
+
+
+def test_no_other_instruction_averages():
+    def kernel(data):
+        t = sb(*data.shape)
+        nisa.tensor_tensor(dst=t, data1=ld(data), data2=ld(data), op=nl.average)
+
+    def reduce(data):
+        nisa.tensor_reduce(dst=sb(data.shape[0], 1), op=nl.average, data=ld(data), axis=(1,))
+
+    for wrong in (kernel, reduce):
+        with pytest.raises(nki_sim.NkiValidationError, match=r"nl\.average"):
+            run(wrong, random((4, 5)))
 
 
 @pytest.mark.parametrize("dtype", STORED)

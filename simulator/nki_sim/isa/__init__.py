@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nki_sim.isa.activate2 import activate2
 from nki_sim.isa.activation import activation, activation_reduce
 from nki_sim.isa.affine_select import affine_select
 from nki_sim.isa.base import Instruction
@@ -10,6 +11,7 @@ from nki_sim.isa.bn_stats import bn_stats
 from nki_sim.isa.dma_compute import dma_compute
 from nki_sim.isa.dma_copy import dma_copy
 from nki_sim.isa.dma_transpose import dma_transpose
+from nki_sim.isa.dropout import dropout
 from nki_sim.isa.exponential import exponential
 from nki_sim.isa.iota import iota
 from nki_sim.isa.local_gather import local_gather
@@ -18,13 +20,18 @@ from nki_sim.isa.memset import memset
 from nki_sim.isa.nc_find_index8 import nc_find_index8
 from nki_sim.isa.nc_match_replace8 import nc_match_replace8
 from nki_sim.isa.nc_matmul import nc_matmul
+from nki_sim.isa.nc_matmul_mx import nc_matmul_mx
 from nki_sim.isa.nc_n_gather import nc_n_gather
 from nki_sim.isa.nc_stream_shuffle import nc_stream_shuffle
 from nki_sim.isa.nc_transpose import nc_transpose
 from nki_sim.isa.nonzero_with_count import nonzero_with_count
+from nki_sim.isa.quantize_mx import quantize_mx
+from nki_sim.isa.rand2 import rand2
 from nki_sim.isa.range_select import range_select
 from nki_sim.isa.reciprocal import reciprocal
 from nki_sim.isa.registers import register_load, register_move, register_store, scalar_load, scalar_store
+from nki_sim.isa.rng import rng
+from nki_sim.isa.rng_state import rand_get_state, rand_set_state, set_rng_seed
 from nki_sim.isa.scalar_tensor_tensor import scalar_tensor_tensor
 from nki_sim.isa.select_reduce import select_reduce
 from nki_sim.isa.sequence_bounds import sequence_bounds
@@ -37,10 +44,12 @@ from nki_sim.isa.tensor_scalar_cumulative import tensor_scalar_cumulative
 from nki_sim.isa.tensor_scalar_reduce import tensor_scalar_reduce
 from nki_sim.isa.tensor_tensor import tensor_tensor
 from nki_sim.isa.tensor_tensor_scan import tensor_tensor_scan
+from nki_sim.isa.topk import topk
 
 INSTRUCTIONS: dict[str, type[Instruction]] = {
     cls.__name__: cls
     for cls in (
+        activate2,
         activation,
         activation_reduce,
         affine_select,
@@ -49,6 +58,7 @@ INSTRUCTIONS: dict[str, type[Instruction]] = {
         dma_compute,
         dma_copy,
         dma_transpose,
+        dropout,
         exponential,
         iota,
         local_gather,
@@ -57,20 +67,27 @@ INSTRUCTIONS: dict[str, type[Instruction]] = {
         nc_find_index8,
         nc_match_replace8,
         nc_matmul,
+        nc_matmul_mx,
         nc_n_gather,
         nc_stream_shuffle,
         nc_transpose,
         nonzero_with_count,
+        quantize_mx,
+        rand2,
+        rand_get_state,
+        rand_set_state,
         range_select,
         reciprocal,
         register_load,
         register_move,
         register_store,
+        rng,
         scalar_load,
         scalar_store,
         scalar_tensor_tensor,
         select_reduce,
         sequence_bounds,
+        set_rng_seed,
         tensor_copy,
         tensor_copy_predicated,
         tensor_partition_reduce,
@@ -80,6 +97,7 @@ INSTRUCTIONS: dict[str, type[Instruction]] = {
         tensor_scalar_reduce,
         tensor_tensor,
         tensor_tensor_scan,
+        topk,
     )
 }
 """Every instruction by its name."""
@@ -87,6 +105,7 @@ INSTRUCTIONS: dict[str, type[Instruction]] = {
 __all__ = [
     "INSTRUCTIONS",
     "Instruction",
+    "activate2",
     "activation",
     "activation_reduce",
     "affine_select",
@@ -95,6 +114,7 @@ __all__ = [
     "dma_compute",
     "dma_copy",
     "dma_transpose",
+    "dropout",
     "exponential",
     "iota",
     "local_gather",
@@ -103,20 +123,27 @@ __all__ = [
     "nc_find_index8",
     "nc_match_replace8",
     "nc_matmul",
+    "nc_matmul_mx",
     "nc_n_gather",
     "nc_stream_shuffle",
     "nc_transpose",
     "nonzero_with_count",
+    "quantize_mx",
+    "rand2",
+    "rand_get_state",
+    "rand_set_state",
     "range_select",
     "reciprocal",
     "register_load",
     "register_move",
     "register_store",
+    "rng",
     "scalar_load",
     "scalar_store",
     "scalar_tensor_tensor",
     "select_reduce",
     "sequence_bounds",
+    "set_rng_seed",
     "tensor_copy",
     "tensor_copy_predicated",
     "tensor_partition_reduce",
@@ -126,4 +153,5 @@ __all__ = [
     "tensor_scalar_reduce",
     "tensor_tensor",
     "tensor_tensor_scan",
+    "topk",
 ]

@@ -43,8 +43,11 @@ SHARED_SCALAR = Rule(
 class Accumulator:
     """The registers of one engine, and which instruction left them as they are ('' where unspecified)."""
 
+    initial = float("nan")
+    """What the registers hold before the first instruction."""
+
     def __init__(self, shared: Rule) -> None:
-        self.values: Array = np.full(128, np.nan, np.float32)
+        self.values: Array = np.full(128, self.initial, np.float32)
         self.owner = ""
         self._shared = shared
 

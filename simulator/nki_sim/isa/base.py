@@ -181,8 +181,7 @@ class Instruction:
     def rules(cls) -> list[Rule]:
         """Every rule this instruction is checked against, operand spaces included."""
         spaces = [cls.space_rule(name) for name, spec in cls.specs.items() if spec.spaces or spec.rule]
-        unique = {r.id: r for r in [*spaces, PARTITION_LIMIT, *(c.rule for c in cls.checks)]}
-        return list(unique.values())
+        return list(dict.fromkeys([*spaces, PARTITION_LIMIT, *(c.rule for c in cls.checks)]))
 
     @classmethod
     def space_rule(cls, operand: str) -> Rule:

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from nki_sim import context
 from nki_sim.dtypes import Array
-from nki_sim.errors import Broken, Rule, isa_page, rule
+from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
-from nki_sim.isa.base import (
-    PSUM,
-    SBUF,
-    Body,
-    ComputeInstruction,
-    free,
-    instruction,
-    partitions,
-    read,
-    write,
-)
-from nki_sim.isa.enums import engine, matmul_perf_mode
-from nki_sim.isa.values import is_plain_f32, loader, storer
-from nki_sim.psum import State
+from nki_sim.isa.base import PSUM, SBUF, Body, free, instruction, partitions, read, write
+from nki_sim.isa.enums import matmul_perf_mode
+from nki_sim.isa.matmul import Matmul
+from nki_sim.isa.values import loader, storer
 from nki_sim.tensor import NkiTensor, coalesce, span
 
 _PAGE = isa_page("nc_matmul")
@@ -32,39 +21,13 @@ _FP8 = ("float8_e4m3", "float8_e5m2")
 _INPUTS = (*_FP8, "bfloat16", "float16", "tfloat32", "float32")
 _SINGLE = ("float32", "tfloat32")
 
-FIRST_OVERWRITES = Rule(
-    "nc_matmul.accumulate.first_must_overwrite",
-    "the first matmul into a PSUM location overwrites it",
-    why="PSUM is not cleared for you: accumulate=True adds to what was there",
-    fix="accumulate=(k > 0), or leave accumulate out",
-    page=_PAGE,
-    enforce="ub",
-)
-NON_MATMUL_INIT = Rule(
-    "nc_matmul.accumulate.non_matmul_init_ub",
-    "a matmul accumulates only onto what a matmul has written",
-    why="an accumulation group opens with an overwriting matmul; a value put there by another engine is not part of it",
-    fix="start with accumulate=False, and add the other value while evacuating: nisa.tensor_tensor(…, op=nl.add)",
-    page=_PAGE,
-    gens=(2, 3),
-    enforce="ub",
-)
-REUSED = Rule(
-    "nc_matmul.accumulate.warn_patterns",
-    "a group that was read is closed: say whether the next matmul overwrites or adds",
-    why="with accumulate=None the first write after the allocation overwrites and all later ones add, evicted or not",
-    fix="accumulate=(k > 0), or allocate a new PSUM tile for the next group",
-    page=_PAGE,
-    enforce="warn",
-)
-
 
 def _k(tile: NkiTensor) -> int:
     return partitions(tile)
 
 
 @instruction
-class nc_matmul(ComputeInstruction):
+class nc_matmul(Matmul):
     """``dst = stationary.T @ moving``, or ``dst += …``, on the Tensor Engine.
 
     Args:
@@ -78,11 +41,6 @@ class nc_matmul(ComputeInstruction):
         perf_mode: ``double_row`` contracts [K, 2, …] fp8 operands over both leading dimensions.
     """
 
-    runs_on = engine.tensor
-    accumulates = True
-    decided_params = ("mode",)
-    decided_operands = ("keep",)
-
     dst: NkiTensor = write(PSUM, "nc_matmul.operand_buffers")
     stationary: NkiTensor = read(SBUF, "nc_matmul.operand_buffers")
     moving: NkiTensor = read(SBUF, "nc_matmul.operand_buffers")
@@ -95,62 +53,16 @@ class nc_matmul(ComputeInstruction):
     perf_mode: matmul_perf_mode = matmul_perf_mode.none
     name: str | None = None
 
-    # -- accumulation: decided at issue, since program order decides it ------------------------------------------------
-
-    def __post_init__(self) -> None:
-        self.mode = "overwrite"
-        self.keep: Array | None = None
-        pending = None
-        group = self.dst.storage.accumulation if isinstance(self.dst, NkiTensor) else None
-        if group is not None and not self.is_transpose:
-            pending = self._decide(group.of(self.dst))
-        super().__post_init__()
-        if group is not None:
-            group.set(self.dst, State.EMPTY if self.is_transpose else State.OPEN)
-        if pending is not None:
-            context.machine().finding(self, pending, Broken(_FOUND[pending.id], "dst"))
-
-    def _decide(self, states: Array | State) -> Rule | None:
-        """Set the mode: overwrite, add, mixed (add where ``keep``) or poison; return the rule that this stretches."""
-        if self.accumulate is not None and not self.accumulate:
-            return None
-        if states is State.OPEN:
-            self.mode = "add"
-            return None
-        if states is State.EMPTY and self.accumulate is None:
-            return None
-        empty = states == State.EMPTY
-        if self.accumulate is None:
-            if np.all(empty):
-                return None
-            self.mode = "add" if not np.any(empty) else "mixed"
-            self.keep = None if self.mode == "add" else ~np.asarray(empty)
-            return REUSED if np.any(states == State.READ) else None
-        self.mode = "add"
-        if not np.any(empty):
-            return None
-        if self.dst.storage.state != 0 and self.dst.storage.unwritten():
-            self.dst.storage.poison()  # the sum is of what was there, which nobody knows
-            return FIRST_OVERWRITES
-        if context.core().gen == 4:
-            return None
-        # What the hardware adds here is undefined, except that zeros make overwriting and adding the same.
-        if np.any(self.dst.array.astype(np.float32)[np.broadcast_to(empty, self.dst.shape)] != 0):
-            self.mode, self.keep = "poison", np.broadcast_to(np.asarray(empty), self.dst.shape)
-        return NON_MATMUL_INIT
+    def sums(self) -> bool:
+        """A transpose moves bits and ends the sum."""
+        return not self.is_transpose
 
     # -- limits ----------------------------------------------------------------------------------------------------------
 
     @rule("nc_matmul.tile.both_or_none", "tile_position and tile_size are given together", page=_PAGE,
           fix="default: tile_position=(0, 0), tile_size=(128, 128)")  # fmt: skip
     def tiling(self, core: NeuronCore) -> Broken | None:
-        for name, value in (("tile_position", self.tile_position), ("tile_size", self.tile_size)):
-            if value and not (isinstance(value, Sequence) and len(value) == 2 and all(isinstance(n, int) for n in value)):
-                return Broken(f"{name} is {value!r}, not (row, column)", name, error=TypeError)
-        if bool(self.tile_position) != bool(self.tile_size):
-            given = "tile_position" if self.tile_position else "tile_size"
-            return Broken(f"only {given} is given", given)
-        return None
+        return self.tile_pair()
 
     @rule(
         "nc_matmul.double_row.dtype",
@@ -302,10 +214,7 @@ class nc_matmul(ComputeInstruction):
         page=_PAGE,
     )
     def dst_shape(self, core: NeuronCore) -> Broken | None:
-        m, n = self._free(self.stationary), self._free(self.moving)
-        if (partitions(self.dst), free(self.dst)) != (m, n):
-            return Broken(f"dst is [{partitions(self.dst)}, {free(self.dst)}], the product is [{m}, {n}]", "dst")
-        return None
+        return self.result_shape(self._free(self.stationary), self._free(self.moving))
 
     @rule(
         "nc_matmul.dst_fits_one_bank",
@@ -424,19 +333,12 @@ class nc_matmul(ComputeInstruction):
 
     @rule("nc_matmul.tile.start_row", "start_row is a multiple of row_size, and the tile ends within 128", page=_PAGE)
     def start_row(self, core: NeuronCore) -> Broken | None:
-        return self._tile_start(0, "start_row")
+        return self.tile_start(0, "start_row")
 
     @rule("nc_matmul.tile.start_col", "start_column is a multiple of column_size, and the tile ends within 128",
           page=_PAGE)  # fmt: skip
     def start_column(self, core: NeuronCore) -> Broken | None:
-        return self._tile_start(1, "start_column")
-
-    def _tile_start(self, axis: int, label: str) -> Broken | None:
-        if self.tile_position and self.tile_size:
-            start, size = self.tile_position[axis], self.tile_size[axis]
-            if start % size or not 0 <= start <= 128 - size:
-                return Broken(f"{label} {start} with size {size}", "tile_position")
-        return None
+        return self.tile_start(1, "start_column")
 
     @rule("nc_matmul.tile.fits", "the stationary tile fits in tile_size", page=_PAGE, fix="use a larger tile_size")
     def tile_fits(self, core: NeuronCore) -> Broken | None:
@@ -479,10 +381,6 @@ class nc_matmul(ComputeInstruction):
         rows = _k(self.stationary) * (2 if self._double() else 1)
         return 0 if self.is_transpose else 2 * rows * self._free(self.stationary) * self._free(self.moving)
 
-    def keeps(self, operand: str) -> bool:
-        """An accumulating matmul reads dst."""
-        return operand == "dst" and self.mode != "overwrite"
-
     def cycles(self, core: NeuronCore) -> float:
         """max(min(64, columns of stationary), columns of moving) per pass; fp32 takes 4 passes, with 0/1 operands or as a
         transpose (trn2 and newer) 2. Loading stationary hides behind the previous matmul."""
@@ -498,31 +396,11 @@ class nc_matmul(ComputeInstruction):
         load_s, load_m = loader(self.stationary, (k, m)), loader(self.moving, (k, n))
         if self.is_transpose:
             return self._transpose_body(core, load_s, load_m)
-        store, shape = storer(self.dst), self.dst.shape
-        if self.mode == "overwrite" and is_plain_f32(self.dst) and len(shape) == 2:
-            return lambda dst, s, mv, _: np.matmul(load_s(s).T, load_m(mv), out=dst)
-        if self.mode == "overwrite":
-            return lambda dst, s, mv, _: store(dst, (load_s(s).T @ load_m(mv)).reshape(shape))
-        if self.mode == "add" and is_plain_f32(self.dst):
-            scratch = np.empty((m, n), np.float32)
-            flat = scratch.reshape(shape)
 
-            def add(dst: Array, s: Array, mv: Array, _: Any) -> None:
-                np.matmul(load_s(s).T, load_m(mv), out=scratch)
-                np.add(dst, flat, out=dst)
+        def product(s: Array, mv: Array, out: Array | None = None) -> Array:
+            return np.matmul(load_s(s).T, load_m(mv), out=out)
 
-            return add
-        load_d = loader(self.dst)
-        if self.mode == "add":
-            return lambda dst, s, mv, _: store(dst, load_d(dst) + (load_s(s).T @ load_m(mv)).reshape(shape))
-        poison = np.float32(np.nan) if self.mode == "poison" else None
-
-        def mixed(dst: Array, s: Array, mv: Array, keep: Array) -> None:
-            product = (load_s(s).T @ load_m(mv)).reshape(shape)
-            total = load_d(dst) + product
-            store(dst, np.where(keep, poison, total) if poison is not None else np.where(keep, total, product))
-
-        return mixed
+        return self.accumulated(product, (m, n))
 
     def _transpose_body(self, core: NeuronCore, load_s: Callable[[Any], Any], load_m: Callable[[Any], Any]) -> Body:
         store, shape = storer(self.dst), self.dst.shape
@@ -538,10 +416,3 @@ class nc_matmul(ComputeInstruction):
                 store(dst, (load_s(s).T @ moving).reshape(shape))
 
         return transpose
-
-
-_FOUND = {
-    FIRST_OVERWRITES.id: "accumulate=True onto PSUM that no matmul has started",
-    NON_MATMUL_INIT.id: "accumulate=True onto PSUM that another engine initialised",
-    REUSED.id: "adds to a sum that was evicted already",
-}

@@ -170,7 +170,10 @@ class scalar_load(_Sequencer):
 
 
 def load_scalar(src: NkiTensor) -> NkiScalar:
-    """``nisa.scalar_load``: one int32 or int64 number of SBUF or HBM as a runtime scalar.
+    """One number from memory as a runtime scalar, which adds, subtracts and multiplies.
+
+    Args:
+        src: SBUF or HBM, one element, int32 or int64.
 
     Raises:
         NkiValidationError: ``src`` is not one such number.

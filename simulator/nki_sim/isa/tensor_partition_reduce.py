@@ -18,7 +18,7 @@ from nki_sim.isa.values import loader, reduce_rows, storer
 from nki_sim.tensor import NkiTensor
 
 _PAGE = isa_page("tensor_partition_reduce")
-_REDUCTIONS = ("add", "maximum", "bitwise_or", "bitwise_and")
+_REDUCTIONS = ("add", "average", "maximum", "bitwise_or", "bitwise_and")
 
 
 @instruction
@@ -27,7 +27,7 @@ class tensor_partition_reduce(ComputeInstruction):
 
     Args:
         dst: SBUF, one partition, elements per partition as data.
-        op: add, maximum, bitwise_or or bitwise_and (and ``nl.average``, a name that the simulator does not have yet).
+        op: add, average, maximum, bitwise_or or bitwise_and.
         data: SBUF.
     """
 
@@ -68,4 +68,7 @@ class tensor_partition_reduce(ComputeInstruction):
 
             return bits
         load, store = loader(self.data, (p, n)), storer(self.dst)
+        if op is ops.AVERAGE:
+            add, count = ops.TABLE["add"], np.float32(p)
+            return lambda dst, data: store(dst, (reduce_rows(add, load(data).T) / count).reshape(shape))
         return lambda dst, data: store(dst, reduce_rows(op, load(data).T).reshape(shape))

@@ -58,6 +58,11 @@ STORE = Rule(
     page=_page("store"),
 )
 COPY = Rule("nl.copy", "nl.copy takes a tile in SBUF or PSUM", fix="nl.load copies from HBM", page=_page("copy"))
+GATHER = Rule(
+    "nl.gather_flattened",
+    "nl.gather_flattened takes a tile, a tile of whole-number indices, and axis 0",
+    page=_page("gather_flattened"),
+)
 BROADCAST_RANK = Rule(
     "nl.broadcast_to_rank",
     "the target has the rank of x, and each size equals x's or x's is 1; x is in SBUF or PSUM",
@@ -162,11 +167,6 @@ def ones(shape: Sequence[int], dtype: Any, buffer: MemoryRegion = sbuf, name: st
     return full(shape, 1, dtype, buffer, name)
 
 
-def empty_like(x: NkiTensor, dtype: Any = None, buffer: MemoryRegion | None = None, name: str = "") -> NkiTensor:
-    """A new, unwritten tensor of x's shape."""
-    return ndarray(x.shape, dtype or x.dtype, buffer or x.buffer, name)
-
-
 def zeros_like(x: NkiTensor, dtype: Any = None, buffer: MemoryRegion | None = None, name: str = "") -> NkiTensor:
     """A new tensor of zeros of x's shape."""
     return zeros(x.shape, dtype or x.dtype, buffer or x.buffer, name)
@@ -242,6 +242,28 @@ def copy(x: NkiTensor, dtype: Any = None) -> NkiTensor:
     made = tile(x.shape, result_dtype(x, dtype, "nl.copy"))
     isa.tensor_copy(made, x)
     return made
+
+
+def gather_flattened(data: NkiTensor, indices: NkiTensor, axis: int = 0, dtype: Any = None) -> NkiTensor:
+    """A tile of indices' shape with ``data[p, indices[p, i]]``, the free dimensions of each counted as one.
+
+    Args:
+        data: SBUF. indices: SBUF, whole numbers, as many partitions.
+        axis: 0; the documents do not say what another one would mean.
+        dtype: data's when not given.
+
+    Raises:
+        NkiValidationError: another axis, indices that are no whole numbers, tiles that are not in SBUF.
+    """
+    _need_tensor(data, GATHER, "nl.gather_flattened", "data")
+    _need_tensor(indices, GATHER, "nl.gather_flattened", "indices")
+    if axis != 0 or not indices.info.is_integer:
+        what, which = (f"axis {axis}", "axis") if axis != 0 else (f"indices are {indices.dtype}", "indices")
+        raise fail(GATHER, what, target=_target(), subject="nl.gather_flattened", operand=which)
+    made = tile(indices.shape, data.dtype)
+    isa.nc_n_gather(made, data, indices if indices.dtype == "uint32" else copy(indices, "uint32"))
+    want = result_dtype(data, dtype, "nl.gather_flattened")
+    return made if want == data.dtype else copy(made, want)
 
 
 def _need_tensor(value: Any, rule: Rule, subject: str, operand: str) -> None:

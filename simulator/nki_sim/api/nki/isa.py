@@ -16,9 +16,11 @@ from nki_sim.isa.enums import (
 )
 from nki_sim.isa.queries import get_nc_sub_version, get_nc_version
 from nki_sim.isa.registers import load_scalar, register_alloc
+from nki_sim.reference import document
 from nki_sim.scalars import NkiScalar, VirtualRegister
 from nki_sim.tensor import NkiTensor
 
+document()
 globals().update(INSTRUCTIONS)
 globals()["scalar_load"] = load_scalar
 
