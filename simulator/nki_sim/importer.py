@@ -15,6 +15,10 @@ from importlib.abc import Loader, MetaPathFinder
 from pathlib import Path
 from types import ModuleType
 
+from nki_sim import context
+from nki_sim.errors import Diagnosis, NkiImportError, Rule, page
+from nki_sim.source import call_chain
+
 API = "nki_sim.api.nki"
 
 
@@ -36,6 +40,27 @@ class AliasLoader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__ = self._own_spec
+
+
+LEGACY = Rule(
+    "kernel.legacy_namespace",
+    "a kernel does not import neuronxcc.nki",
+    why="its functions belong to the old compiler; mixed with nki.* they do not compile",
+    fix="import nki, nki.isa as nisa, nki.language as nl; names that changed are explained where they are used",
+    page=page("migration/index.html"),
+)
+
+
+class LegacyFinder(MetaPathFinder):
+    """Explains ``import neuronxcc`` inside a kernel, where nothing else has found it; elsewhere it has no say."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname == "neuronxcc" and context.machine_or_none() is not None:
+            sites = tuple(call_chain())
+            raise NkiImportError(Diagnosis("import of neuronxcc", context.core().target, LEGACY, sites=sites))
+        return None
 
 
 class NkiFinder(MetaPathFinder):
@@ -75,6 +100,8 @@ def install() -> bool:
     Returns:
         True when ``import nki`` gives the simulator's API afterwards.
     """
+    if not any(isinstance(f, LegacyFinder) for f in sys.meta_path):
+        sys.meta_path.append(LegacyFinder())
     if "nki" in sys.modules:
         return is_simulator(sys.modules["nki"])
     finder = installed()
@@ -91,9 +118,7 @@ def install() -> bool:
 
 def uninstall() -> None:
     """Take the finder away, and the simulator's modules out of ``sys.modules`` under the name ``nki``."""
-    finder = installed()
-    if finder is not None:
-        sys.meta_path.remove(finder)
+    sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, (LegacyFinder, NkiFinder))]
     for name in [n for n in sys.modules if n == "nki" or n.startswith("nki.")]:
         if getattr(sys.modules[name], "__name__", "").startswith(API):
             del sys.modules[name]

@@ -59,6 +59,14 @@ NO_EFFECT = Rule(
     page=_GUIDE,
     enforce="warn",
 )
+ANNOTATION = Rule(
+    "kernel.nt_tensor_annotation",
+    "an argument has the shape of its annotation nki.typing.tensor[…]",
+    why="the documents do not say whether a compiler refuses another one",
+    fix="annotate the shape that callers pass, or nki.typing.tensor without one",
+    page=page("get-started/nki-language-guide.html"),
+    enforce="warn",
+)
 NO_ARGUMENTS = Rule("kernel.no_args_error", "a kernel is called with its arguments", page=_JIT)
 ARGUMENTS = Rule("kernel.arguments", "the call fits the kernel's signature", page=_JIT)
 ARGUMENT_DTYPE = Rule("dtype.supported_list", "an argument's dtype is an NKI data type", page=page("api/nki.api.shared.html"))
@@ -267,11 +275,20 @@ class Kernel:
             return seen[id(value)]
 
         for name, value in bound.arguments.items():
+            self._check_annotation(name, value, machine)
             kind = bound.signature.parameters[name].kind
             if kind is inspect.Parameter.VAR_KEYWORD:
                 bound.arguments[name] = {k: convert(k, v) for k, v in value.items()}
             else:
                 bound.arguments[name] = convert(name, value)
+
+    def _check_annotation(self, name: str, value: Any, machine: Machine) -> None:
+        """An argument has the shape that ``nki.typing.tensor[…]`` announces; a text as annotation is not read."""
+        wanted = getattr(getattr(self.function, "__annotations__", {}).get(name), "shape", None)
+        given = getattr(value, "shape", None)
+        if wanted and given is not None and tuple(given) != tuple(wanted):
+            what = f"argument {name} has shape {tuple(given)}, annotated {tuple(wanted)}"
+            machine.found(_diagnosis(ANNOTATION, what, machine.core, self.name))
 
     def _tensor(self, name: str, value: Any, machine: Machine, arrays: list[tuple[NkiTensor, Incoming]]) -> NkiTensor:
         hw = machine.core
@@ -375,8 +392,21 @@ def jit(
 ) -> Any:
     """Make a function a kernel; also as ``@nki.jit(compile_config=…)``.
 
+    Args:
+        fn: a function whose parameters are tensors in HBM and compile-time values.
+        compile_config, specialization_config: choices of the compiler, which change nothing here.
+
     Raises:
         NkiTypeError: ``platform_target`` is given, which NKI removed. Other unknown options are ignored with a warning.
+
+    Example:
+        import nki
+
+        @nki.jit
+        def doubled(x):
+            out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+            nl.store(out, nl.multiply(nl.load(x), 2.0))
+            return out
     """
     if "platform_target" in kwargs:
         raise NkiTypeError(_diagnosis(REMOVED_OPTION, "unexpected option platform_target", core(), "nki.jit"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -82,6 +83,13 @@ LOOP_SCOPE = Rule(
     fix="allocate it before the loop and write it in the body",
     page=page("deep-dives/nki-dynamic-loops.html"),
 )
+NESTING = Rule(
+    "sched.depends_on_nesting",
+    "an instruction depends on one in the same body of a loop at run time, or around it",
+    why="the dependency is a semaphore that the device waits for each time; one signalled in another loop may never come",
+    fix="put both into the body; what only the compiler shall order takes kind=nisa.dependency.schedule",
+    page=page("guides/how-to-scheduling-apis.html"),
+)
 NOT_A_TILE = Rule(
     "kernel.operand_type", "an operand is a tensor of this kernel", page=page("get-started/nki-language-guide.html")
 )
@@ -110,6 +118,7 @@ class Machine:
         self.dependencies: list[tuple[int, tuple[int, ...], dependency | None]] = []
         self.round: list[tuple[Instruction, int] | Callable[[], None]] | None = None
         """What a loop's body does, while it is traced: to be done again in each further round (:mod:`nki_sim.lang.loops`)."""
+        self._alive: list[weakref.ref[Any]] = []
         self.scopes: tuple[object, ...] = ()
         """The loops whose bodies are being traced, outermost first."""
         self.in_order = 0
@@ -142,6 +151,12 @@ class Machine:
         self.constants[allocation.id] = values.copy()
         return NkiTensor.fresh(storage, self.memory)
 
+    def count_register(self, made: Any) -> int:
+        """Note a new register; how many the kernel holds on to now."""
+        self._alive = [r for r in self._alive if r() is not None]
+        self._alive.append(weakref.ref(made))
+        return len(self._alive)
+
     # -- issue -------------------------------------------------------------------------------------------------------
 
     def issue(self, ins: Instruction) -> None:
@@ -173,6 +188,7 @@ class Machine:
         self._run(ins, plan, values)
         self._record(ins, number, values, step)
         if self.round is not None:
+            ins.scopes = self.scopes
             self.round.append((ins, self.program.site_number(step)))
 
     def effect(self, action: Callable[[], None]) -> None:
@@ -487,7 +503,16 @@ class Machine:
         )
 
     def add_dependency(self, consumer: Instruction, producers: Iterable[Instruction], kind: dependency | None) -> None:
-        """Keep an explicit order between instructions for the timing model."""
+        """Keep an explicit order between instructions for the timing model.
+
+        Raises:
+            NkiValidationError: an instruction is in a loop that the other is not in.
+        """
+        producers = tuple(producers)
+        for producer in producers:
+            if kind is not dependency.schedule and consumer.scopes[: len(producer.scopes)] != producer.scopes:
+                what = f"{type(producer).__name__} is in the body of a loop that {type(consumer).__name__} is not in"
+                raise self.error(consumer, NESTING, Broken(what))
         self.dependencies.append((consumer.step, tuple(p.step for p in producers), kind))
 
 

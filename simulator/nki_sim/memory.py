@@ -23,7 +23,12 @@ from nki_sim.source import Site
 
 
 class MemoryRegion(Enum):
-    """Where a tensor lives, as ``nki.language.MemoryRegion``."""
+    """Where a tensor lives, as ``nki.language.MemoryRegion``.
+
+    Example:
+        acc = nl.zeros((128, 64), dtype=nl.float32, buffer=nl.MemoryRegion.psum)  # is nl.psum
+        tile = nl.copy(acc) if acc.buffer is nl.MemoryRegion.psum else acc
+    """
 
     sbuf = "sbuf"
     psum = "psum"
@@ -117,6 +122,14 @@ BANK_START = Rule(
     why="the tensor engine addresses PSUM by bank",
     fix="address=(0, bank * 2048)",
     page=_NDARRAY,
+)
+NAME_UNIQUE = Rule(
+    "ndarray.name_unique",
+    "a name is given to one tensor of a kernel",
+    why="schedules, and allocators of kernel libraries, find tensors by their names",
+    fix='number it: name=f"x_{i}", or leave it out',
+    page=_NDARRAY,
+    enforce="warn",
 )
 SBUF_ALIGN = Rule(
     "hw.sbuf_min_align",
@@ -329,6 +342,7 @@ class Memory:
         self.core = core
         self.precise = precise
         self.allocations: list[Allocation] = []
+        self._names: set[str] = set()
         self.indirect = False
         """Whether there are views whose offsets are read at run time."""
         self._good: dict[tuple[tuple[int, ...], DType, MemoryRegion], int] = {}
@@ -337,6 +351,12 @@ class Memory:
         """Bytes of dead tensors by size, to be used again."""
         self._arenas: dict[MemoryRegion, Array] = {}
         self._explicit: dict[MemoryRegion, list[Storage]] = {MemoryRegion.sbuf: [], MemoryRegion.psum: []}
+
+    def take_name(self, name: str) -> bool:
+        """Note a name that the user gave; False when another tensor has it."""
+        new = name not in self._names
+        self._names.add(name)
+        return new
 
     # -- allocation --------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -121,7 +122,8 @@ def _declared() -> Iterator[Rule]:
 
 
 def _of_module(name: str) -> Iterator[Rule]:
-    return (value for value in vars(importlib.import_module(name)).values() if isinstance(value, Rule))
+    for value in vars(importlib.import_module(name)).values():
+        yield from (rule for rule in (value.values() if type(value) is dict else (value,)) if isinstance(rule, Rule))
 
 
 def rules_of(cls: type[Instruction]) -> tuple[Rule, ...]:
@@ -152,11 +154,13 @@ def entries() -> dict[str, Entry]:
     ]
     made.append(_of_function("nl.tile_size", type(lang.PUBLIC["tile_size"]), page("api/nki.language.tile_size.html")))
     for name, value in vars(NkiTensor).items():
-        if inspect.isroutine(value) and not name.startswith("_") and getattr(value, "__doc__", None):
+        if inspect.isroutine(value) and not name.startswith("_") and name not in _INTERNAL:
             made.append(_of_function(f"NkiTensor.{name}", value, _TENSOR))
     return {entry.name: entry for entry in made}
 
 
+_INTERNAL = ("fresh", "unbind")
+"""Of a tensor's methods those that the simulator calls."""
 _ISA_FUNCTIONS = {"register_alloc": register_alloc, "VirtualRegister": VirtualRegister, "NkiScalar": NkiScalar}
 _CALLED = {"scalar_load": load_scalar}
 """Instructions that a function of another signature issues."""
@@ -174,7 +178,7 @@ _ALSO = (
     ),
     (r"NkiTensor", r"tensor\.|lang\.isa_dst"),
     (r"NkiTensor\.ap", r"ap\."),
-    (r"nl\.(fori_loop|while_loop)", r"lang\.(loop_body|no_reorder|dynamic_var)"),
+    (r"nl\.(fori_loop|while_loop)", r"lang\.(loop_body|no_reorder|dynamic_var|nested)"),
     (r"nl\.(fori_loop)", r"lang\.fori_loop"),
     (r"nl\.(while_loop)", r"lang\.while_loop"),
     (r"nl\.no_reorder", r"lang\.no_reorder"),
@@ -268,7 +272,9 @@ def _sections(text: str | None) -> dict[str, str]:
             found[current] = [heading[2]] if heading[2] else []
         else:
             found[current].append(line)
-    return {name: inspect.cleandoc("\n".join(lines)) if name else "\n".join(lines).strip() for name, lines in found.items()}
+    return {
+        name: textwrap.dedent("\n".join(lines)).strip() if name else "\n".join(lines).strip() for name, lines in found.items()
+    }
 
 
 # -- search ----------------------------------------------------------------------------------------------------------------

@@ -100,12 +100,22 @@ class VirtualRegister(RuntimeScalar):
 
     Args:
         state: initial value; ``None`` for none.
-        frozen: whether a loop owns it: writes to it have no effect.
+        frozen: whether a loop owns it: it is not written.
+        owner: the loop that made it, if one did.
+
+    Example:
+        def add_one(i):
+            nisa.tensor_scalar(dst=acc, data=acc, op0=nl.add, operand0=1.0)
+
+        acc = nl.zeros((128, 64), dtype=nl.float32)
+        rounds = nisa.register_alloc(3)  # a VirtualRegister
+        nl.fori_loop(0, rounds, add_one)
     """
 
-    def __init__(self, state: int | float | None = None, frozen: bool = False):
+    def __init__(self, state: int | float | None = None, frozen: bool = False, owner: str = ""):
         self._held = state
         self.frozen = frozen
+        self.owner = owner
 
     @property
     def value(self) -> int | float:
@@ -154,6 +164,10 @@ class NkiScalar(RuntimeScalar):
         state: a number, or a function that gives it at run time.
         dtype: ``int32`` (default) or ``int64``.
         is_comparison: whether it is the result of a comparison, which nothing takes.
+
+    Example:
+        row = nisa.scalar_load(src=nl.full((1, 1), 3, dtype=nl.int32))  # an NkiScalar
+        tile = nl.load(x.select(dim=0, index=2 * row + 1).expand_dim(0))  # (1, 512)
     """
 
     def __init__(self, state: Any = 0, dtype: Any = None, is_comparison: bool = False):

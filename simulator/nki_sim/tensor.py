@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from nki_sim import dtypes
+from nki_sim import context, dtypes
 from nki_sim.dtypes import Array, DType
 from nki_sim.errors import (
     NkiAssertionError,
@@ -134,6 +134,21 @@ RESLICED = Rule(
     fix="slice the column of indices instead",
     page=_TENSOR,
 )
+RESELECTED = Rule(
+    "tensor.reinterpret_plus_vector_select",
+    "rows that vector_select chose are not reinterpreted",
+    why="a known issue: the two together are not supported",
+    fix="reinterpret first: x.view(dtype).vector_select(0, index)",
+    page=_TENSOR,
+)
+VECTOR_STRIDE = Rule(
+    "ap.vector_offset_stride",
+    "with vector_offset the leading step of a pattern is the tensor's elements after its first dimension",
+    why="rows are found by the tensor's own shape; the leading step is not used",
+    fix="write [[<elements of a row>, n], …]",
+    page=_APS,
+    enforce="warn",
+)
 WHOLE_NUMBERS = Rule("tensor.whole_numbers", "sizes, dimensions, steps and bounds are whole numbers", page=_TENSOR)
 DTYPE = Rule(
     "dtype.supported_list",
@@ -187,6 +202,11 @@ class NkiTensor:
         dtype: NKI dtype name.
         buffer: ``nl.sbuf``, ``nl.psum``, ``nl.private_hbm`` or ``nl.shared_hbm``.
         name: as given to ``nl.ndarray``.
+
+    Example:
+        tile = nl.load(x[:, 0:64])  # an NkiTensor; indexing and views give others over the same bytes
+        pairs = tile.reshape_dim(dim=1, shape=(32, 2))  # (128, 32, 2)
+        evens = pairs.select(dim=2, index=0)  # (128, 32)
     """
 
     __slots__ = ("_array", "_sig", "dynamic", "info", "memory", "offset", "shape", "storage", "strides")
@@ -281,7 +301,12 @@ class NkiTensor:
         return self.offset, self.shape, self.strides, self.info.itemsize
 
     def words(self) -> str:
-        """Region, dtype and shape, as diagnoses print them."""
+        """Region, dtype and shape, as diagnoses print them.
+
+        Example:
+            tile = nl.load(x[:, 0:64])
+            print(tile.words())  # sbuf float32 [128 × 64]
+        """
         region = self.buffer.value if self.on_chip else "hbm"
         return f"{region} {self.dtype} [{' × '.join(map(str, self.shape))}]"
 
@@ -294,7 +319,12 @@ class NkiTensor:
         return f"{self!r}\n{values}"
 
     def numpy(self) -> Array:
-        """A copy of the values now (never-written elements read as NaN or 4)."""
+        """A copy of the values now (never-written elements read as NaN or 4).
+
+        Example:
+            tile = nl.load(x[0:2, 0:3])
+            print(tile.numpy().sum())
+        """
         if self.storage.state:
             self.storage.poison()
         return self.array.copy()
@@ -535,7 +565,16 @@ class NkiTensor:
     # -- views -------------------------------------------------------------------------------------------------------
 
     def slice(self, dim: int, start: int, end: int, step: int = 1) -> NkiTensor:
-        """Elements ``start`` to ``end`` (exclusive) of one dimension, every ``step``-th."""
+        """Elements ``start`` to ``end`` (exclusive) of one dimension, every ``step``-th.
+
+        Args:
+            dim: the dimension; negative ones count from the end.
+            start, end, step: whole numbers from 0.
+
+        Example:
+            tile = nl.load(x[:, 0:64])
+            odd = tile.slice(dim=1, start=1, end=64, step=2)  # (128, 32), as tile[:, 1:64:2]
+        """
         dim = self._dim(dim)
         self._not_chosen(dim)
         self._whole("slice bound", start, end, step)
@@ -547,7 +586,18 @@ class NkiTensor:
         return self._new(shape, strides, self.offset + first * self.strides[dim])
 
     def select(self, dim: int, index: int | NkiTensor) -> NkiTensor:
-        """One element of a dimension, which disappears; a (1, 1) SBUF tensor as index is read at run time."""
+        """One element of a dimension, which disappears; a (1, 1) SBUF tensor as index is read at run time.
+
+        Args:
+            dim: the dimension; on chip dimension 0 stays, with size 1.
+            index: a whole number, a register, or a (1, 1) tensor in SBUF.
+
+        Example:
+            cube = nl.load(x[:, 0:64]).reshape((128, 4, 16))
+            third = cube.select(dim=1, index=2)  # (128, 16)
+            column = nl.full((1, 1), 5, dtype=nl.int32)
+            chosen = nl.load(x.select(dim=1, index=column).expand_dim(1))  # (128, 1), index read at run time
+        """
         dim = self._dim(dim)
         self._not_chosen(dim)
         size = self.shape[dim]
@@ -583,7 +633,18 @@ class NkiTensor:
         return Dynamic("scalar", index, self.strides[dim], self.shape[dim])
 
     def vector_select(self, dim: int, vector_offset: NkiTensor) -> NkiTensor:
-        """Rows of an HBM tensor by a column of indices: row i of the result is ``self[vector_offset[i]]``."""
+        """Rows of an HBM tensor by a column of indices: row i of the result is ``self[vector_offset[i]]``.
+
+        Args:
+            dim: 0.
+            vector_offset: (n, 1) whole numbers in SBUF, the rows.
+
+        Example:
+            rows = nl.ndarray((32, 1), dtype=nl.int32, buffer=nl.sbuf)
+            nisa.iota(dst=rows, pattern=[[1, 1]], channel_multiplier=4)  # 0, 4, 8, …
+            tile = nl.ndarray((32, 512), dtype=x.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=x.vector_select(dim=0, vector_offset=rows))
+        """
         if self.dynamic is not None:
             raise self._error(DYNAMIC_ONCE, "indexed by a runtime value a second time")
         column = isinstance(vector_offset, NkiTensor) and vector_offset.ndim == 2 and vector_offset.shape[1] == 1
@@ -604,6 +665,13 @@ class NkiTensor:
 
         Returns:
             A view of shape (P, num_elem), an operand of the instructions that know it; trn3 only.
+
+        Example:
+            tile = nl.load(x[0:16, 0:64])
+            index = nl.ndarray((16, 2), dtype=nl.uint16, buffer=nl.sbuf)
+            nisa.iota(dst=index, pattern=[[32, 2]], channel_multiplier=2)  # 0, 2, 4, …, 62
+            picked = nl.ndarray((16, 32), dtype=tile.dtype, buffer=nl.sbuf)
+            nisa.tensor_copy(dst=picked, src=tile.indirect(index, num_elem=32))
         """
         if self.memory.core.gen in INDIRECT_GEN.gens:
             raise self._error(INDIRECT_GEN, f"indirect() on {self.memory.core.target}")
@@ -619,12 +687,19 @@ class NkiTensor:
         self._whole("num_elem", count)
         if count < 1:
             raise self._error(INDIRECT_INDEX, f"num_elem {count}")
-        how = Dynamic("indirect", index, self.strides[1], self.shape[1], self)
         self.memory.indirect = True
-        return NkiTensor(self.storage, self.memory, self.info, (self.shape[0], int(count)), self.strides, self.offset, how)
+        return picking(self, index, int(count))
 
     def permute(self, dims: Sequence[int]) -> NkiTensor:
-        """The dimensions in another order."""
+        """The dimensions in another order.
+
+        Args:
+            dims: for each dimension of the result, which one of this tensor it is; on chip 0 comes first.
+
+        Example:
+            cube = nl.load(x[:, 0:64]).reshape((128, 4, 16))
+            turned = cube.permute((0, 2, 1))  # (128, 16, 4)
+        """
         order = self._numbers("permute", dims)
         if sorted(order) != list(range(self.ndim)):
             raise self._error(PERMUTE, f"permute{order} of {self.ndim} dimensions")
@@ -633,7 +708,16 @@ class NkiTensor:
         return self._new([self.shape[d] for d in order], [self.strides[d] for d in order])
 
     def broadcast(self, dim: int, size: int) -> NkiTensor:
-        """A dimension of size 1 repeated ``size`` times, without a copy."""
+        """A dimension of size 1 repeated ``size`` times, without a copy.
+
+        Args:
+            dim: a dimension of size 1, on chip not 0.
+            size: how often it repeats.
+
+        Example:
+            a, column = nl.load(x[:, 0:64]), nl.load(x[:, 64:65])
+            c = nl.multiply(a, column.broadcast(dim=1, size=64))
+        """
         dim = self._dim(dim)
         self._whole("broadcast size", size)
         if self.pinned and dim == 0:
@@ -645,7 +729,15 @@ class NkiTensor:
         return self._new(shape, strides)
 
     def expand_dim(self, dim: int) -> NkiTensor:
-        """A new dimension of size 1 at ``dim``."""
+        """A new dimension of size 1 at ``dim``.
+
+        Args:
+            dim: where the new dimension stands in the result; on chip not 0.
+
+        Example:
+            tile = nl.load(x[:, 0:64])
+            rows = tile.expand_dim(1)  # (128, 1, 64)
+        """
         dim = self._dim(dim, extra=1)
         if self.pinned and dim == 0:
             raise self._error(EXPAND, "a dimension before the partition dimension")
@@ -653,7 +745,15 @@ class NkiTensor:
         return self._new((*self.shape[:dim], 1, *self.shape[dim:]), (*self.strides[:dim], stride, *self.strides[dim:]))
 
     def squeeze_dim(self, dim: int) -> NkiTensor:
-        """Without the dimension ``dim``, whose size is 1."""
+        """Without the dimension ``dim``, whose size is 1.
+
+        Args:
+            dim: a dimension of size 1, on chip not 0.
+
+        Example:
+            rows = nl.load(x[:, 0:64]).reshape((128, 1, 64))
+            tile = rows.squeeze_dim(1)  # (128, 64)
+        """
         dim = self._dim(dim)
         if (self.pinned and dim == 0) or (self.on_chip and self.ndim == 2):
             raise self._error(SQUEEZE, f"squeeze_dim({dim}) of a {self.ndim}-D on-chip tensor")
@@ -662,7 +762,16 @@ class NkiTensor:
         return self._new(self.shape[:dim] + self.shape[dim + 1 :], self.strides[:dim] + self.strides[dim + 1 :])
 
     def reshape_dim(self, dim: int, shape: Sequence[int]) -> NkiTensor:
-        """One dimension split into several; one size may be -1."""
+        """One dimension split into several; one size may be -1.
+
+        Args:
+            dim: the dimension, on chip not 0.
+            shape: sizes whose product is that of the dimension.
+
+        Example:
+            tile = nl.load(x[:, 0:64])
+            cube = tile.reshape_dim(dim=1, shape=(4, -1))  # (128, 4, 16)
+        """
         dim = self._dim(dim)
         sizes = list(self._numbers("reshape_dim", shape))
         if self.pinned and dim == 0 and tuple(sizes) not in ((self.shape[0],), (-1,)):
@@ -678,7 +787,15 @@ class NkiTensor:
         )
 
     def flatten_dims(self, start_dim: int, end_dim: int) -> NkiTensor:
-        """Dimensions ``start_dim`` to ``end_dim`` (inclusive) merged into one."""
+        """Dimensions ``start_dim`` to ``end_dim`` (inclusive) merged into one.
+
+        Args:
+            start_dim, end_dim: the first and the last of neighbouring dimensions, on chip without 0.
+
+        Example:
+            cube = nl.load(x[:, 0:64]).reshape((128, 4, 16))
+            tile = cube.flatten_dims(start_dim=1, end_dim=2)  # (128, 64)
+        """
         first, last = self._dim(start_dim), self._dim(end_dim)
         if first > last or (self.pinned and first == 0 and last > 0):
             raise self._error(FLATTEN, f"flatten_dims({start_dim}, {end_dim})")
@@ -692,7 +809,15 @@ class NkiTensor:
         )
 
     def reshape(self, shape: Sequence[int]) -> NkiTensor:
-        """Other sizes over the same elements in the same order; one size may be -1."""
+        """Other sizes over the same elements in the same order; one size may be -1.
+
+        Args:
+            shape: the new sizes; on chip the first one is kept.
+
+        Example:
+            tile = nl.load(x[:, 0:64])
+            cube = tile.reshape((128, 4, -1))  # (128, 4, 16)
+        """
         sizes = list(self._numbers("reshape", shape))
         known = math.prod(n for n in sizes if n != -1)
         if sizes.count(-1) == 1 and known > 0 and self.size % known == 0:
@@ -715,7 +840,17 @@ class NkiTensor:
         dst_pattern: Sequence[Any],
         fixed_sizes: Mapping[str, int] | None = None,
     ) -> NkiTensor:
-        """Split, reorder and merge dimensions by name: ``(('b', ('h', 'w')), ('b', 'w', 'h'), {'h': 4})``."""
+        """Split, reorder and merge dimensions by name: ``(('b', ('h', 'w')), ('b', 'w', 'h'), {'h': 4})``.
+
+        Args:
+            src_pattern: a name for each dimension, or a tuple of names for one that is split.
+            dst_pattern: the same names in another order, in a tuple where they are merged.
+            fixed_sizes: sizes of the names that a split does not give; one per split may be left out.
+
+        Example:
+            tile = nl.load(x[:, 0:64])  # 64 = 4 heads of 16
+            by_head = tile.rearrange(("p", ("h", "d")), ("p", "d", "h"), {"h": 4})  # (128, 16, 4)
+        """
         groups = [(item,) if isinstance(item, str) else tuple(item) for item in src_pattern]
         if len(groups) != self.ndim:
             raise self._error(REARRANGE, f"{len(groups)} groups for {self.ndim} dimensions")
@@ -736,13 +871,24 @@ class NkiTensor:
         return view
 
     def view(self, dtype: Any) -> NkiTensor:
-        """The same bytes as another dtype; the last dimension grows or shrinks by the ratio of the sizes."""
+        """The same bytes as another dtype; the last dimension grows or shrinks by the ratio of the sizes.
+
+        Args:
+            dtype: NKI data type.
+
+        Example:
+            tile = nl.load(x[:, 0:64])
+            bits = tile.view(nl.int32)  # (128, 64)
+            halves = tile.reinterpret_cast(nl.uint16)  # (128, 128)
+        """
         self._not_indirect("view(dtype)")
         new, old = self._dtype(dtype), self.info
         wide = self.memory.stored(old) is not old or self.memory.stored(new) is not new
         if wide and (old.itemsize != new.itemsize or self.memory.stored(old) is not self.memory.stored(new)):
             what = f"view of {old.name} as {new.name} with NKI_PRECISE_FP=0, which stores {old.name} as float32"
             raise self._error(VIEW_DTYPE, what, fix="run with NKI_PRECISE_FP=1 (without --fp32)")
+        if self.dynamic is not None and self.dynamic.kind == "vector" and new is not old:
+            raise self._error(RESELECTED, f"view({new.name}) of rows that vector_select chose")
         if self.dynamic is not None and new.itemsize != old.itemsize:
             raise self._error(VIEW_DTYPE, "view(dtype) after a runtime index")
         last, ratio = self.shape[-1] * old.itemsize, (old.itemsize, new.itemsize)
@@ -772,6 +918,18 @@ class NkiTensor:
 
         ``offset`` counts elements and is added to the view's own (``None`` keeps that). The documents give three
         readings; this is the one of the newest reference. A runtime offset advances ``indirect_dim`` of ``self.shape``.
+
+        Args:
+            pattern: [step, num] pairs, in elements, the outermost first; on chip the first walks the partitions.
+            offset: elements before the first one.
+            scalar_offset: a register, or a (1, 1) tensor in SBUF, added along ``indirect_dim``.
+            vector_offset: (n, 1) whole numbers in SBUF, the rows of an HBM tensor to gather or scatter.
+            dtype: NKI data type of the view; this tensor's by default.
+
+        Example:
+            tile = nl.load(x[:, 0:64])
+            # per partition 4 windows of 8 elements, 16 apart, from element 2
+            windows = tile.ap(pattern=[[64, 128], [16, 4], [1, 8]], offset=2)  # (128, 4, 8)
         """
         info = self.info if dtype is None else self._dtype(dtype)
         if offset is not None and not isinstance(offset, (int, np.integer)):
@@ -793,7 +951,11 @@ class NkiTensor:
         elif vector_offset is not None:
             if indirect_dim != 0 or self.on_chip:
                 raise self._error(AP_VECTOR, f"vector_offset with indirect_dim={indirect_dim} on {self.words()}")
-            probe.dynamic = Dynamic("vector", vector_offset, math.prod(self.shape[1:]), self.shape[0])
+            row = math.prod(self.shape[1:])
+            if pairs[0][0] != row:
+                what = f"leading step {pairs[0][0]}, elements of a row {row}"
+                context.machine().found(self._error(VECTOR_STRIDE, what).diagnosis)
+            probe.dynamic = Dynamic("vector", vector_offset, row, self.shape[0])
             probe.strides = (0, *probe.strides[1:])
         return probe
 
@@ -823,18 +985,35 @@ class NkiTensor:
     # -- questions ---------------------------------------------------------------------------------------------------
 
     def get_pattern(self) -> list[list[int]]:
-        """``[[stride, count], …]`` of the view, in the order of :attr:`shape`."""
+        """``[[stride, count], …]`` of the view, in the order of :attr:`shape`.
+
+        Example:
+            cube = nl.load(x[:, 0:64]).reshape((128, 4, 16))
+            print(cube.permute((0, 2, 1)).get_pattern())  # [[64, 128], [1, 16], [16, 4]]
+        """
         return [[stride, count] for stride, count in zip(self.strides, self.shape, strict=True)]
 
     def is_contiguous(self) -> bool:
-        """Dense and in row-major order; the partition dimension of on-chip tensors does not count."""
+        """Dense and in row-major order; the partition dimension of on-chip tensors does not count.
+
+        Example:
+            tile = nl.load(x[:, 0:64])
+            part = tile[:, 0:64:2]
+            packed = part if part.is_contiguous() else nl.copy(part)
+        """
         skip = 1 if self.on_chip else 0
         expected = contiguous_strides(self.shape)
         pairs = zip(self.shape[skip:], self.strides[skip:], expected[skip:], strict=True)
         return all(n == 1 or stride == want for n, stride, want in pairs)
 
     def is_indirect(self) -> bool:
-        """Whether a runtime value decides the address."""
+        """Whether a runtime value decides the address.
+
+        Example:
+            row = nl.full((1, 1), 5, dtype=nl.int32)
+            late = x.select(dim=0, index=row)
+            print(late.is_indirect(), x.is_indirect())  # True False
+        """
         return self.dynamic is not None
 
     # -- what Python would otherwise do in silence --------------------------------------------------------------------
@@ -895,6 +1074,12 @@ class NkiTensor:
         self._no_arithmetic(">=", "greater_equal")
 
     __int__ = __index__ = __float__
+
+
+def picking(base: NkiTensor, index: NkiTensor, count: int) -> NkiTensor:
+    """The view of ``count`` elements per partition of ``base`` at the offsets in ``index``."""
+    how = Dynamic("indirect", index, base.strides[1], base.shape[1], base)
+    return NkiTensor(base.storage, base.memory, base.info, (base.shape[0], count), base.strides, base.offset, how)
 
 
 # --- arithmetic of patterns ------------------------------------------------------------------------------------------

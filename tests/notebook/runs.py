@@ -33,7 +33,7 @@ def named(x: Any) -> Any:
     """Tiles with names that must not reach a page as markup."""
     tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf, name=HOSTILE)
     nisa.dma_copy(dst=tile, src=x)
-    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm, name=HOSTILE)
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm, name=f"{HOSTILE} 2")
     nisa.dma_copy(dst=out, src=tile)
     return out
 

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(nki_sim.__file__).parent
 ORDER = [
-    "hw", "dtypes", "mx", "ops", "source", "errors", "config", "memory", "tensor", "context", "scalars", "psum", "isa",
+    "hw", "dtypes", "mx", "ops", "source", "errors", "config", "context", "memory", "tensor", "scalars", "psum", "isa",
     "program", "regions", "machine", "timing", "trace", "placement", "lang", "calls", "hints", "importer", "arrays", "run",
     "kernel", "lint", "reference", "api",
 ]  # fmt: skip

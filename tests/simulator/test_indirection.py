@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from kernels import ld, ps, sb, st
 from references import run, same
-from rulebook import Book, v, x
+from rulebook import Book, hx, v, x
 
 book = Book()
 NEW = "trn3"
@@ -551,9 +551,135 @@ def test_the_scalar_engine_does_not_scatter_to_psum(rule):
     assert caught.value.diagnosis.rule.id == rule
 
 
+# -- matmuls ------------------------------------------------------------------------------------------------------------
+
+
+def whole(shape, seed):
+    """Small whole numbers, which any order of summation adds exactly."""
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32)
+
+
+@given(k=some.integers(1, 128), m=some.integers(1, 40), n=some.integers(1, 60), seed=some.integers(0, 99))
+@settings(max_examples=30, deadline=None)
+def test_matmul_of_what_was_gathered(k, m, n, seed):
+    m, n = (min(m, k % 32), min(n, k % 32)) if k % 32 else (m, n)
+    a, b, si, mi = whole((k, 48), seed), whole((k, 64), seed + 1), offsets(k, 2, 48), offsets(k, 2, 64)
+
+    def kernel(a, b, si, mi):
+        acc = ps(m, n)
+        nisa.nc_matmul(dst=acc, stationary=ld(a, nl.bfloat16).indirect(ld(si), num_elem=m),
+                       moving=ld(b, nl.bfloat16).indirect(ld(mi), num_elem=n))  # fmt: skip
+        return st(acc)
+
+    want = gathered(a, si, m, 32).T @ gathered(b, mi, n, 32)
+    same(run(kernel, a, b, si, mi, target="trn3"), want)
+
+
+def test_matmul_adds_where_a_sum_is_open_and_overwrites_elsewhere():
+    a, b, index = whole((64, 32), 1), whole((64, 8), 2), np.arange(32, dtype=np.uint16).reshape(32, 1) % 5
+
+    def kernel(a, b, index):
+        acc = ps(32, 12)
+        x, y, at = ld(a), ld(b), ld(index)
+        nisa.nc_matmul(dst=acc[:, 0:8], stationary=x, moving=y)
+        nisa.nc_matmul(dst=acc.indirect(at, num_elem=5), stationary=x, moving=y[:, 0:5])  # columns 0 to 4: an open sum
+        nisa.nc_matmul(dst=acc[:, 8:12], stationary=x, moving=y[:, 0:4])
+        return st(acc)
+
+    product = a.T @ b
+    want = np.concatenate([product[:, :5] * 2, product[:, 5:], product[:, :4]], axis=1)
+    same(run(kernel, a, b, index, target="trn3"), want)
+
+    def mixed(a, b, index):
+        acc = ps(32, 12)
+        x, y, at = ld(a), ld(b), ld(index)
+        nisa.nc_matmul(dst=acc[:, 0:2], stationary=x, moving=y[:, 0:2])
+        nisa.nc_matmul(dst=acc.indirect(at, num_elem=5), stationary=x, moving=y[:, 0:5], accumulate=None)
+        return st(acc[:, 0:5])
+
+    want = product[:, :5].copy()
+    want[:, :2] *= 2
+    same(run(mixed, a, b, index, target="trn3"), want)
+
+
+def product(bad_name, **changes):
+    """A matmul of gathered operands, as bfloat16; one argument may be another."""
+    stationary, moving = x(32, 16, at=1, dt=nl.bfloat16), x(32, 8, at=2, dt=nl.bfloat16)
+    index = at(32)
+    given = {
+        "dst": ps(8, 8), "stationary": stationary.indirect(index, num_elem=8), "moving": moving.indirect(index, num_elem=8),
+    } | changes  # fmt: skip
+    nisa.nc_matmul(**given)
+    return given["dst"]
+
+
+def wanted():
+    index = v(32, 1).astype(int)
+    return gathered(v(32, 16, at=1), index, 8, 32).T @ gathered(v(32, 8, at=2), index, 8, 32)
+
+
+@book.breaks("nc_matmul.indirect.transpose", on=NEW)
+def _(bad):
+    eye = sb(32, 32, dt=nl.bfloat16)
+    nl.shared_identity_matrix(32, dst=eye)
+    moving = x(32, 8, at=2, dt=nl.bfloat16)
+    if bad:
+        nisa.nc_matmul(
+            dst=ps(32, 8, dt=nl.bfloat16), stationary=eye, moving=moving.indirect(at(32), num_elem=8), is_transpose=True
+        )
+    return product(bad), wanted()
+
+
+@book.breaks("nc_matmul.indirect.tile_position", on=NEW)
+def _(bad):
+    return product(bad, tile_position=(32 if bad else 0, 0), tile_size=(32, 32)), wanted()
+
+
+@book.breaks("nc_matmul.indirect.dtype", on=NEW)
+def _(bad):
+    plain = x(32, 8, at=2, dt=nl.float32 if bad else nl.bfloat16)
+    other = {"stationary": x(32, 8, at=1)} if bad else {}
+    return product(bad, moving=plain.indirect(at(32), num_elem=8), **other), wanted()
+
+
+def placed(data, index):
+    """An indirect tile at one partition with its index at another."""
+    tile = sb(32, 8, dt=nl.bfloat16, address=(data, 0))
+    nisa.dma_copy(dst=tile, src=hx(32, 8, at=2, dt=nl.bfloat16))
+    offsets = sb(128, 1, dt=nl.uint16, address=(0, 4096))
+    nisa.dma_copy(dst=offsets[index : index + 32], src=hx(32, 1, dt=nl.uint16))
+    return tile.indirect(offsets[index : index + 32], num_elem=8)
+
+
+@book.breaks("nc_matmul.indirect.index_quadrant", on=NEW)
+def _(bad):
+    return product(bad, moving=placed(0, 16 if bad else 0)), wanted()
+
+
+@book.breaks("nc_matmul.indirect.operand_same_partition", on=NEW)
+def _(bad):
+    return product(bad, moving=placed(32, 64 if bad else 32)), wanted()
+
+
+@book.breaks("nc_matmul.indirect.dst_index_partition", on=NEW)
+def _(bad):
+    stationary = placed(32, 32)
+    where = sb(128, 1, dt=nl.uint16, address=(0, 8192))
+    first = 64 if bad else 32
+    nisa.memset(dst=where, value=0)
+    nisa.iota(dst=where[first : first + 8], pattern=[[0, 1]], offset=0, channel_multiplier=1)
+    acc = ps(8, 8)
+    moving = x(32, 8, at=2, dt=nl.bfloat16)
+    nisa.nc_matmul(dst=acc.indirect(where[first : first + 8], num_elem=8), stationary=stationary, moving=moving)
+    return acc, gathered(v(32, 8, at=2), v(32, 1).astype(int), 8, 32).T @ v(32, 8, at=2)
+
+
 @book.rejects()
 def test_breaking_a_limit(case, target):
-    case.reject(target)
+    with pytest.raises(case.error) as caught:
+        case.run(target, bad=True)
+    assert caught.value.diagnosis.rule.id == case.rule
+    assert caught.value.diagnosis.line
 
 
 @book.accepts()

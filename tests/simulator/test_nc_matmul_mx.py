@@ -349,6 +349,76 @@ def issue(p=32, m=2, n=3, left=E4, right=E5, dst=nl.float32, acc=None, **changed
     return acc, np.full(acc.shape, 4.0 * p)
 
 
+# -- tensor indirection ---------------------------------------------------------------------------------------------------
+
+
+def test_columns_that_are_gathered_bring_their_scales():
+    p, n = 64, 12
+    a, b = packed((p, 6), E4, 1, most=4), packed((p, 40), E5, 2, most=4)
+    sa, sb_ = scales(p, 6, 1), scales(p, 40, 2)
+    index = np.random.default_rng(3).integers(0, 40, (32, 1)).astype(np.uint16)
+    chosen = index[np.arange(n), 0]
+
+    def gathering(left, right, left_scales, right_scales, index):
+        given = []
+        for data, dtype in ((left, E4), (right, E5)):
+            given.append(sb(p, data.shape[1], dt=dtype))
+            nisa.dma_copy(dst=given[-1], src=data.view(dtype))
+        for numbers in (left_scales, right_scales):
+            given.append(nl.full((p, numbers.shape[1]), 127, dtype=nl.uint8))
+            for q in range(p // 32):
+                nisa.dma_copy(dst=given[-1][32 * q : 32 * q + 4, :], src=numbers[4 * q : 4 * q + 4, :])
+        at = sb(p, 1, dt=nl.uint16)
+        for q in range(p // 32):
+            nisa.dma_copy(dst=at[32 * q : 32 * q + 32, :], src=index)
+        acc = ps(6, n)
+        nisa.nc_matmul_mx(acc, given[0], given[1].indirect(at, num_elem=n), given[2], given[3].indirect(at, num_elem=n))
+        return st(acc)
+
+    got = run(gathering, a, b, sa, sb_, index, target="trn3")
+    want = run(multiply, a, np.ascontiguousarray(b[:, chosen]), sa, np.ascontiguousarray(sb_[:, chosen]), E4, E5, target="trn3")
+    np.testing.assert_array_equal(got, want)
+
+
+def first_columns(tile, index, count=3):
+    return tile.indirect(index, num_elem=count)
+
+
+def zeros_at(partition=0, address=None):
+    made = sb(64, 1, dt=nl.uint16, **({"address": address} if address else {}))
+    nisa.memset(dst=made, value=0)
+    return made[partition : partition + 32]
+
+
+@book.breaks("nc_matmul_mx.indirect.pair_agree", on="trn3")
+def _(bad):
+    index, other = zeros_at(), zeros_at()
+    data, factors = tile_of_ones(32, 3, E5), scale_tile(32, 3)
+    return issue(moving=first_columns(data, index), moving_scale=first_columns(factors, other if bad else index))
+
+
+@book.breaks("nc_matmul_mx.indirect.pair_agree", on="trn3")
+def _(bad):
+    index = zeros_at()
+    data, factors = tile_of_ones(32, 3, E5), scale_tile(32, 3)
+    return issue(moving=first_columns(data, index), moving_scale=factors if bad else first_columns(factors, index))
+
+
+@book.breaks("nc_matmul_mx.indirect.tile_position", on="trn3")
+def _(bad):
+    index = zeros_at()
+    data, factors = tile_of_ones(32, 3, E5), scale_tile(32, 3)
+    return issue(moving=first_columns(data, index), moving_scale=first_columns(factors, index),
+                 tile_position=(32 if bad else 0, 0), tile_size=(32, 128))  # fmt: skip
+
+
+@book.breaks("nc_matmul_mx.indirect.partitions", on="trn3")
+def _(bad):
+    index = zeros_at(32 if bad else 0)
+    data, factors = tile_of_ones(32, 3, E5), scale_tile(32, 3)
+    return issue(moving=first_columns(data, index), moving_scale=first_columns(factors, index))
+
+
 @book.breaks("nc_matmul_mx.gen4_only", on="trn1 trn2")
 def _(bad):
     if not bad:

@@ -332,7 +332,7 @@ def _(bad):
     return t, v(64, 8)[8:16]
 
 
-@book.breaks("tensor.view_dtype")
+@book.breaks("tensor.reinterpret_plus_vector_select")
 def _(bad):
     t, table = sb(16, 4), hx(64, 8, dt=nl.bfloat16)
     rows = table.vector_select(0, index(16, 8)).view(nl.float32) if bad else table.view(nl.float32).vector_select(

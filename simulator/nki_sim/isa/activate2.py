@@ -59,6 +59,12 @@ class activate2(ComputeInstruction):
         reduce_op: ``nl.add``, ``nl.maximum``, ``nl.minimum``, ``nl.abs_max`` or ``nl.abs_min``; needed unless idle.
         reduce_res: a (P, 1) tile to read the registers into; None on all but the last step of a chain.
         reduce_cmd: idle, reset, reduce or reset_reduce.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        e = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+        # e = exp(2 a - 1)
+        nisa.activate2(dst=e, op=nl.exp, data=a, imm0=2.0, imm1=1.0, op0=nl.multiply, op1=nl.subtract)
     """
 
     runs_on = engine.scalar

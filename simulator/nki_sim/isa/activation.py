@@ -26,7 +26,7 @@ _PAGE = isa_page("activation")
 _TABLE = page("api/nki.api.shared.html")
 
 
-def domain_rule(op: Operator) -> Rule:
+def _domain_rule(op: Operator) -> Rule:
     """The rule about an activation function's valid inputs."""
     low, high = op.domain or (0.0, 0.0)
     sign = "±" if op.name == "reciprocal" else ""
@@ -40,6 +40,9 @@ def domain_rule(op: Operator) -> Rule:
         enforce="ub",
     )
 
+
+DOMAINS = {op: _domain_rule(op) for op in ops.TABLE.values() if op.domain is not None}
+"""The rules about the inputs of activation functions."""
 
 BIAS_DROPPED = Rule(
     "activation.copy_bias_trn1",
@@ -208,7 +211,7 @@ def domain_check(ins: ComputeInstruction, op: Operator) -> Callable[[Array], Non
     if op.domain is None:
         return lambda x: None
     low, high = op.domain
-    declared, machine = domain_rule(op), context.machine()
+    declared, machine = DOMAINS[op], context.machine()
 
     def check(x: Array) -> None:
         magnitude = np.abs(x) if op.name == "reciprocal" else x
@@ -232,6 +235,11 @@ class activation(ScalarActivation):
         scale: a float32 scalar or (P, 1) tile.
         reduce_op: ``nl.add``. reduce_cmd: what to do with the 128 reduce registers.
         reduce_res: a (P, 1) tile to read the registers into.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        e = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.activation(dst=e, op=nl.exp, data=a, scale=0.5, bias=-1.0)
     """
 
     dst: NkiTensor = write(ON_CHIP, "activation.buffers")
@@ -287,6 +295,12 @@ class activation_reduce(ScalarActivation):
         dst, op, data, bias, scale: as for ``activation``.
         reduce_op: ``nl.add``. (The reference names trn1 only; ``activation``, which this is, has add on all.)
         reduce_res: a (P, 1) tile, or ``None`` to leave the sum in the registers.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        squares = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+        total = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.activation_reduce(dst=squares, op=nl.square, data=a, reduce_op=nl.add, reduce_res=total)
     """
 
     dst: NkiTensor = write(ON_CHIP, "activation.buffers")

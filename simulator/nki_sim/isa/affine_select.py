@@ -30,6 +30,13 @@ class affine_select(ComputeInstruction):
         pattern, channel_multiplier, offset: the affine value, as in ``iota``.
         on_false_value: a float32 scalar.
         cmp_op: a comparison of ``nl``, with 0 on the right.
+
+    Example:
+        scores = nl.load(x[:, 0:64])
+        masked = nl.ndarray(scores.shape, dtype=nl.float32, buffer=nl.sbuf)
+        # row p keeps the columns i with p - i >= 0
+        nisa.affine_select(dst=masked, pattern=[[-1, 64]], channel_multiplier=1, on_true_tile=scores,
+                           on_false_value=-1e9, cmp_op=nl.greater_equal)
     """
 
     runs_on = engine.gpsimd

@@ -154,6 +154,8 @@ class Instruction:
     get_params: ClassVar[Callable[[Any], tuple[Any, ...]]]
     accumulates: ClassVar[bool] = False
     """Whether its write continues a PSUM accumulation group (the tensor engine's do)."""
+    takes_scales: ClassVar[bool] = False
+    """Whether an operand may be of the scales' dtype, float8_e8m0fnu."""
     writes_all: ClassVar[bool] = True
     """Whether every element of a written operand is written; if not, the body marks them itself."""
     decided_params: ClassVar[tuple[str, ...]] = ()
@@ -162,6 +164,8 @@ class Instruction:
     """Attributes set before issue that the body takes after the operands."""
     name: str | None = None
     step: int = -1
+    scopes: tuple[object, ...] = ()
+    """The loops at run time in whose bodies it is, outermost first."""
 
     # -- class side --------------------------------------------------------------------------------------------------
 
@@ -382,6 +386,16 @@ class ComputeInstruction(Instruction):
         for name, tile in self.tiles():
             if partitions(tile) > 1 and tile.strides[0] != tile.row_elems:
                 return Broken(f"{name} takes every {tile.strides[0] // tile.row_elems}. partition", name)
+        return None
+
+    @rule("dtype.e8m0_scale_only", "float8_e8m0fnu is the dtype of MX scales: no engine computes with it", gens=(4,),
+          page=page("api/nki.api.shared.html"), enforce="warn", fix="keep scales as uint8, or move them with nisa.dma_copy",
+          why="it has an exponent and nothing else")  # fmt: skip
+    def scales_only(self, core: NeuronCore) -> Broken | None:
+        if not self.takes_scales:
+            for name, tile in self.tiles():
+                if tile.dtype == "float8_e8m0fnu":
+                    return Broken(f"{name} is float8_e8m0fnu", name)
         return None
 
     def _start(self, core: NeuronCore, low: int, high: int, allowed: tuple[int, ...]) -> Broken | None:

@@ -22,6 +22,12 @@ class bn_aggr(ComputeInstruction):
     Args:
         dst: SBUF or PSUM, 2 elements per partition.
         data: SBUF or PSUM, (count, mean, variance·count) triples.
+
+    Example:
+        stats = nl.ndarray((128, 6), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.bn_stats(dst=stats, data=nl.load(x[:, 0:64]))
+        mean_var = nl.ndarray((128, 2), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.bn_aggr(dst=mean_var, data=stats)
     """
 
     dst: NkiTensor = write(ON_CHIP)

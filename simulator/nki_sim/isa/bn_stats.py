@@ -22,6 +22,11 @@ class bn_stats(ComputeInstruction):
     Args:
         dst: SBUF or PSUM, 6 elements per partition.
         data: SBUF or PSUM, at most 512 elements per partition (``nl.tile_size.bn_stats_fmax``).
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        stats = nl.ndarray((128, 6), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.bn_stats(dst=stats, data=a)
     """
 
     dst: NkiTensor = write(ON_CHIP)

@@ -46,6 +46,10 @@ class dma_compute(Instruction):
         reduce_op: ``nl.add``. scales: None, or 1.0 for each source.
         unique_indices: True: each row is indexed once.
         oob_mode: what an index out of bounds does: an error, or the row is skipped.
+
+    Example:
+        total = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.dma_compute(dst=total, srcs=[x[:, 0:64], x[:, 64:128]], reduce_op=nl.add)
     """
 
     decided_operands = (*_SOURCES, "index")

@@ -40,6 +40,10 @@ class dma_copy(DmaInstruction):
         priority: 0 to 3, trn3 only.
         oob_mode: what a runtime index out of bounds does: an error, or the transfer is skipped.
         dge_mode: who generates the descriptors. engine: sync or scalar, with hwdge only.
+
+    Example:
+        tile = nl.ndarray((128, 64), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[:, 0:64])
     """
 
     decided_operands = ("dst_index", "src_index")

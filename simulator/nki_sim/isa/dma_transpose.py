@@ -43,6 +43,10 @@ class dma_transpose(DmaInstruction):
         axes: (1, 0), (2, 1, 0) or (3, 1, 2, 0), by rank; ``None`` takes the one for src's rank.
         priority: 0 to 3, trn3 only. dge_mode: unknown, none or hwdge; unknown or swdge when indirect.
         oob_mode: skip is for indirect sources.
+
+    Example:
+        turned = nl.ndarray((64, 128), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_transpose(dst=turned, src=x[:, 0:64])
     """
 
     decided_operands = ("src_index",)

@@ -29,6 +29,11 @@ class dropout(ComputeInstruction):
     Args:
         dst, data: SBUF or PSUM, equal partitions and elements per partition, one dtype.
         prob: a scalar between 0 and 1, or a (P, 1) tile: float32 when data is of integers, else of any float dtype.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        kept = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+        nisa.dropout(dst=kept, data=a, prob=0.25)
     """
 
     decided_params = ("probable",)

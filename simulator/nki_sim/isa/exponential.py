@@ -38,6 +38,13 @@ class exponential(ComputeInstruction):
         reduce_res: (P, 1) float tile; None on all but the last step of a chain.
         reduce_cmd: idle, reset_reduce, reduce, or load_reduce with ``reduce_init``.
         reduce_init: a scalar or a (P, 1) float32 tile, 0.0 without load_reduce.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        e = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+        total = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.exponential(dst=e, src=a, max_value=nl.max(a, axis=1), reduce_res=total,
+                         reduce_cmd=nisa.reduce_cmd.reset_reduce)
     """
 
     decided_params = ("starts_at_zero",)

@@ -60,6 +60,12 @@ def base_of(view: NkiTensor) -> NkiTensor:
     return view.dynamic.base if view.dynamic is not None and view.dynamic.base is not None else view
 
 
+def same_index(a: NkiTensor, b: NkiTensor) -> bool:
+    """Whether two ``.indirect()`` views read the same offsets."""
+    first, second = index_of(a), index_of(b)
+    return first.storage is second.storage and first.pattern == second.pattern
+
+
 # -- at run time --------------------------------------------------------------------------------------------------------
 
 
@@ -68,6 +74,12 @@ def _places(rows: int, count: int, group: int) -> tuple[Array, Array]:
     """Partition and column in the index of the offset of every element."""
     i = np.arange(count)
     return np.arange(rows)[:, None] // group * group + i % group, np.broadcast_to(i // group, (rows, count))
+
+
+def available(view: NkiTensor, group: int) -> int:
+    """How many offsets every group of the view's partitions has."""
+    partitions, columns = index_of(view).shape
+    return partitions % group or group * columns
 
 
 def offsets(view: NkiTensor, index: Array, group: int) -> Array:
@@ -171,18 +183,13 @@ def aligned(prefix: str, source: str, target: str = "dst") -> Check:
 
     @rule(f"{prefix}.indirect.partitions", words, gens=(4,), page=isa_page(_NAMES.get(prefix, prefix)), fix=fix)
     def check(self: Any, core: NeuronCore) -> Broken | None:
-        for name, tile in self.tiles():
-            if is_indirect(tile):
-                first = index_of(tile).start_partition
-                if first % 32:
-                    return Broken(f"the index of {name} starts at partition {first}", name)
+        off = off_quadrant(self) or misplaced(self, source)
+        if off is not None:
+            return off
         given, out = getattr(self, source), getattr(self, target)
-        first = given.start_partition
-        if is_indirect(given) and index_of(given).start_partition != first:
-            return Broken(f"{source} starts at partition {first}, its index at {index_of(given).start_partition}", source)
         if not is_indirect(out):
             return None
-        at = index_of(out).start_partition
+        first, at = given.start_partition, index_of(out).start_partition
         if given.buffer is MemoryRegion.sbuf and at != first:
             return Broken(f"the index of {target} starts at partition {at}, {source} at {first}", target)
         if given.buffer is MemoryRegion.psum and is_indirect(given) and at != index_of(given).start_partition:
@@ -205,6 +212,32 @@ def no_psum_scatter(prefix: str) -> Check:
     return check
 
 
+def off_quadrant(self: Any) -> Broken | None:
+    """An index that starts in the middle of a quadrant."""
+    for name, tile in self.tiles():
+        if is_indirect(tile) and index_of(tile).start_partition % 32:
+            return Broken(f"the index of {name} starts at partition {index_of(tile).start_partition}", name)
+    return None
+
+
+def misplaced(self: Any, *names: str) -> Broken | None:
+    """An indirect operand that starts elsewhere than its index."""
+    for name in names:
+        tile = getattr(self, name)
+        if is_indirect(tile) and tile.start_partition != index_of(tile).start_partition:
+            other = index_of(tile).start_partition
+            return Broken(f"{name} starts at partition {tile.start_partition}, its index at {other}", name)
+    return None
+
+
+def scattered_off(self: Any) -> Broken | None:
+    """A matmul whose dst is indirect with an index that starts elsewhere than stationary."""
+    if not is_indirect(self.dst):
+        return None
+    at, first = index_of(self.dst).start_partition, self.stationary.start_partition
+    return Broken(f"the index of dst starts at partition {at}, stationary at {first}", "dst") if at != first else None
+
+
 _NAMES = {"tcp": "tensor_copy_predicated"}
 """Instructions whose rules have a short prefix."""
 
@@ -217,8 +250,7 @@ def enough_offsets(self: Any, core: NeuronCore) -> Broken | None:
     for name, tile in self.tiles():
         if not is_indirect(tile):
             continue
-        group, index = group_of(self.resolve_engine(core)), index_of(tile)
-        most = tile.shape[0] % group or group * index.shape[1]
+        most = available(tile, group_of(self.resolve_engine(core)))
         if tile.shape[1] > most:
             return Broken(f"{name} has {tile.shape[1]} elements per partition, a group has {most} offsets", name)
     return None
@@ -229,7 +261,7 @@ def enough_offsets(self: Any, core: NeuronCore) -> Broken | None:
       fix="gather to a tile first: nisa.tensor_copy(dst=<tile>, src=x.indirect(i))")  # fmt: skip
 def known(self: Any, core: NeuronCore) -> Broken | None:
     """The instruction knows tensor indirection."""
-    if hasattr(type(self), "indirect_operands"):
+    if any(".indirect." in checked.rule.id for checked in type(self).checks):
         return None
     found = next((name for name, tile in self.tiles() if is_indirect(tile)), "")
     return Broken(f"{found} is an indirect() view", found) if found else None

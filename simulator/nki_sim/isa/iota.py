@@ -56,6 +56,10 @@ class iota(ComputeInstruction):
         dst: SBUF; values are computed as int32 and cast (saturating, which is undocumented).
         pattern: up to four [step, num] pairs, outermost first; their nums multiply to dst's elements per partition.
         offset, channel_multiplier: int32.
+
+    Example:
+        number = nl.ndarray((128, 64), dtype=nl.int32, buffer=nl.sbuf)
+        nisa.iota(dst=number, pattern=[[1, 64]], channel_multiplier=64)  # 64 p + i
     """
 
     runs_on = engine.gpsimd

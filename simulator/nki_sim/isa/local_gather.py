@@ -39,6 +39,13 @@ class local_gather(ComputeInstruction):
         src_buffer: SBUF, a multiple of 16 partitions. index: SBUF, uint16, as many partitions, at most 4096 per core.
         num_elem_per_idx: e, one of 1, 2, 4, 8, 16, 32.
         num_valid_indices: how many indices of each core count; all by default.
+
+    Example:
+        a = nl.load(x[0:16, 0:64])
+        index = nl.ndarray((16, 2), dtype=nl.uint16, buffer=nl.sbuf)
+        nisa.iota(dst=index, pattern=[[32, 2]], channel_multiplier=2)  # 0, 2, 4, …, 62
+        picked = nl.ndarray((16, 32), dtype=a.dtype, buffer=nl.sbuf)
+        nisa.local_gather(dst=picked, src_buffer=a, index=index)
     """
 
     runs_on = engine.gpsimd

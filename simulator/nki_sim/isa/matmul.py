@@ -12,11 +12,13 @@ from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, Rule, isa_page
 from nki_sim.isa.base import Body, ComputeInstruction, free, partitions
 from nki_sim.isa.enums import engine
+from nki_sim.isa.indirection import available, base_of, chosen, gather, group_of, index_of, is_indirect, offsets
 from nki_sim.isa.values import is_plain_f32, loader, storer
-from nki_sim.psum import State
+from nki_sim.psum import Accumulation, State
 from nki_sim.tensor import NkiTensor
 
 _PAGE = isa_page("nc_matmul")
+_GROUP = group_of(engine.tensor)
 
 FIRST_OVERWRITES = Rule(
     "nc_matmul.accumulate.first_must_overwrite",
@@ -68,12 +70,21 @@ class Matmul(ComputeInstruction):
         pending = None
         group = self.dst.storage.accumulation if isinstance(self.dst, NkiTensor) else None
         if group is not None and self.sums():
-            pending = self._decide(group.of(self.dst))
+            pending = self._decide(self._states(group))
         super().__post_init__()
         if group is not None:
-            group.set(self.dst, State.OPEN if self.sums() else State.EMPTY)
+            where = chosen(self.dst, _GROUP) if is_indirect(self.dst) else None
+            group.set(base_of(self.dst), State.OPEN if self.sums() else State.EMPTY, where)
         if pending is not None:
             context.machine().finding(self, pending, Broken(_FOUND[pending.id], "dst"))
+
+    def _states(self, group: Accumulation) -> Array | State:
+        """What the elements of dst are: one state, or each its own."""
+        states = group.of(base_of(self.dst))
+        if isinstance(states, State) or not is_indirect(self.dst) or self.dst.shape[1] > available(self.dst, _GROUP):
+            return states
+        at = offsets(self.dst, index_of(self.dst).array, _GROUP)
+        return gather(states, at, np.asarray(State.EMPTY, np.uint8))
 
     def sums(self) -> bool:
         """Whether its write opens or continues a sum."""

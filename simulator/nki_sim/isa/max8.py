@@ -25,6 +25,11 @@ class max8(ComputeInstruction):
     Args:
         dst: SBUF or PSUM, shape (P, 8); any dtype, rounded on the way out.
         src: SBUF or PSUM, up to 3 dimensions, 8 to 16384 elements per partition.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        largest = nl.ndarray((128, 8), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.max8(dst=largest, src=a)
     """
 
     dst: NkiTensor = write(ON_CHIP)

@@ -25,9 +25,15 @@ class memset(ComputeInstruction):
         value: a compile-time constant of the dtype's kind: an int for integer tiles, an int or float for float tiles;
             only 0 for packed (x4) tiles.
         engine: vector, gpsimd (SBUF only) or unknown (vector).
+
+    Example:
+        acc = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.memset(dst=acc, value=0.0)
     """
 
     decided_params = ("packed_value",)
+
+    takes_scales = True
 
     dst: NkiTensor = write(ON_CHIP)
     value: float = immediate("memset.const")

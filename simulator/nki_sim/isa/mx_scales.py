@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 from nki_sim.errors import Broken
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ComputeInstruction, OperandSpec, free, partitions
-from nki_sim.isa.indirection import is_indirect
+from nki_sim.isa.indirection import base_of, index_of, is_indirect
 from nki_sim.mx import QUADRANT, SCALE_DTYPES, SCALE_ROWS, SCALE_STARTS
-from nki_sim.tensor import NkiTensor
+from nki_sim.tensor import NkiTensor, picking
 
 LATER_QUADRANTS = (1, 2, 3)
 """The quadrants of an operand after its first."""
@@ -109,14 +109,17 @@ def quadrants(scale: Any, data: Any) -> tuple[Any, ...]:
         not isinstance(scale, NkiTensor)
         or not isinstance(data, NkiTensor)
         or not scale.on_chip
-        or is_indirect(scale)
         or partitions(scale) < last_row(partitions(data))
     ):
         return scale, *(None for _ in LATER_QUADRANTS)
-    shape, step = (SCALE_ROWS, *scale.shape[1:]), scale.strides[0] * QUADRANT
-    return tuple(
-        NkiTensor(scale.storage, scale.memory, scale.info, shape, scale.strides, scale.offset + q * step, scale.dynamic)
-        if q * QUADRANT < partitions(data)
-        else None
-        for q in (0, *LATER_QUADRANTS)
-    )
+    return tuple(_rows_in(scale, q) if q * QUADRANT < partitions(data) else None for q in (0, *LATER_QUADRANTS))
+
+
+def _rows_in(scale: NkiTensor, quadrant: int) -> NkiTensor:
+    """The rows with scales of one quadrant; of an indirect view with the offsets of that quadrant."""
+    first = quadrant * QUADRANT
+    if is_indirect(scale):
+        rows, index = _rows_in(base_of(scale), quadrant), index_of(scale)[first : min(first + QUADRANT, scale.shape[0])]
+        return picking(rows, index, scale.shape[1])
+    shape, offset = (SCALE_ROWS, *scale.shape[1:]), scale.offset + first * scale.strides[0]
+    return NkiTensor(scale.storage, scale.memory, scale.info, shape, scale.strides, offset, scale.dynamic)

@@ -51,6 +51,13 @@ class nc_find_index8(ComputeInstruction):
         dst: SBUF or PSUM, shape (P, 8), uint16 or uint32.
         data: SBUF or PSUM, up to 3 dimensions, 8 to 16384 elements per partition.
         vals: SBUF or PSUM, up to 3 dimensions, 8 elements per partition.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        largest = nl.ndarray((128, 8), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.max8(dst=largest, src=a)
+        where = nl.ndarray((128, 8), dtype=nl.uint32, buffer=nl.sbuf)
+        nisa.nc_find_index8(dst=where, data=a, vals=largest)
     """
 
     dst: NkiTensor = write(ON_CHIP)

@@ -31,6 +31,13 @@ class nc_match_replace8(ComputeInstruction):
         vals: SBUF or PSUM, 8 elements per partition.
         imm: a float.
         dst_idx: (P, 8) tile of uint16 or uint32 for the positions.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        largest = nl.ndarray((128, 8), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.max8(dst=largest, src=a)
+        rest = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.nc_match_replace8(dst=rest, data=a, vals=largest, imm=-1e9)
     """
 
     dst: NkiTensor = write(ON_CHIP)

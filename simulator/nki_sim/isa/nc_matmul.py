@@ -12,6 +12,7 @@ from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import PSUM, SBUF, Body, free, instruction, partitions, read, write
 from nki_sim.isa.enums import matmul_perf_mode
+from nki_sim.isa.indirection import is_indirect, misplaced, off_quadrant, scattered_off
 from nki_sim.isa.matmul import Matmul
 from nki_sim.isa.values import loader, storer
 from nki_sim.tensor import NkiTensor, coalesce, span
@@ -39,6 +40,12 @@ class nc_matmul(Matmul):
         accumulate: ``False`` overwrites, ``True`` adds, ``None`` overwrites the first time and adds afterwards.
         tile_position, tile_size: (row, column) of the part of the 128 × 128 array to use; both or none.
         perf_mode: ``double_row`` contracts [K, 2, …] fp8 operands over both leading dimensions.
+
+    Example:
+        stationary = nl.load(x[:, 0:64])  # [K, M]
+        moving = nl.load(x[:, 64:320])  # [K, N]
+        acc = nl.ndarray((64, 256), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=acc, stationary=stationary, moving=moving)
     """
 
     dst: NkiTensor = write(PSUM, "nc_matmul.operand_buffers")
@@ -52,6 +59,45 @@ class nc_matmul(Matmul):
     tile_size: tuple[int, int] | tuple[()] | None = ()
     perf_mode: matmul_perf_mode = matmul_perf_mode.none
     name: str | None = None
+
+    # -- tensor indirection ----------------------------------------------------------------------------------------------
+
+    @rule("nc_matmul.indirect.transpose", "in transpose mode moving is no indirect() view", gens=(4,), page=_PAGE,
+          fix="gather to a tile first: nisa.tensor_copy(dst=<tile>, src=x.indirect(i))")  # fmt: skip
+    def indirect_transpose(self, core: NeuronCore) -> Broken | None:
+        bad = self.is_transpose and is_indirect(self.moving)
+        return Broken("moving is an indirect() view with is_transpose=True", "moving") if bad else None
+
+    @rule("nc_matmul.indirect.tile_position", "with indirect() views tile_position is (0, 0) or not given", gens=(4,),
+          page=_PAGE, why="the offsets are read by the whole array")  # fmt: skip
+    def indirect_tiling(self, core: NeuronCore) -> Broken | None:
+        for name, tile in self.tiles():
+            if is_indirect(tile) and self.tile_position and tuple(self.tile_position) != (0, 0):
+                return Broken(f"{name} is an indirect() view with tile_position {self.tile_position}", name)
+        return None
+
+    @rule("nc_matmul.indirect.dtype", "indirect stationary and moving are float16, bfloat16, float8_e4m3, float8_e5m2 or "
+          "float8_e4m3fn", gens=(4,), page=_PAGE, fix="convert with nisa.tensor_copy")  # fmt: skip
+    def indirect_dtype(self, core: NeuronCore) -> Broken | None:
+        for name, tile in self._named("stationary", "moving"):
+            if is_indirect(tile) and tile.dtype not in (*_FP8, "float8_e4m3fn", "float16", "bfloat16"):
+                return Broken(f"{name} is {tile.dtype}", name)
+        return None
+
+    @rule("nc_matmul.indirect.index_quadrant", "the index of an indirect() view starts at a quadrant (a multiple of 32)",
+          gens=(4,), page=_PAGE)  # fmt: skip
+    def indirect_quadrant(self, core: NeuronCore) -> Broken | None:
+        return off_quadrant(self)
+
+    @rule("nc_matmul.indirect.operand_same_partition", "indirect stationary and moving start where their indices do", gens=(4,),
+          page=_PAGE)  # fmt: skip
+    def indirect_start(self, core: NeuronCore) -> Broken | None:
+        return misplaced(self, "stationary", "moving")
+
+    @rule("nc_matmul.indirect.dst_index_partition", "the index of an indirect dst starts where stationary does", gens=(4,),
+          page=_PAGE)  # fmt: skip
+    def indirect_dst(self, core: NeuronCore) -> Broken | None:
+        return scattered_off(self)
 
     def sums(self) -> bool:
         """A transpose moves bits and ends the sum."""

@@ -12,6 +12,7 @@ from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import PSUM, SBUF, Body, free, instruction, partitions, read, write
 from nki_sim.isa.cost import at_least, elements
+from nki_sim.isa.indirection import is_indirect, misplaced, off_quadrant, same_index, scattered_off
 from nki_sim.isa.matmul import Matmul
 from nki_sim.isa.mx_scales import ScaledInstruction
 from nki_sim.mx import ELEMENTS, PACK, QUADRANT, scale_values, scaled, unpack
@@ -41,9 +42,19 @@ class nc_matmul_mx(ScaledInstruction, Matmul):
         accumulate: ``False`` overwrites, ``True`` adds, ``None`` overwrites the first time and adds afterwards.
 
     Errors: trn1 and trn2 do not have it; other dtypes, spaces and shapes; scales in another quadrant than their data.
+
+    Example:
+        stationary = nl.load(x[:, 0:256], dtype=nl.float8_e4m3fn).view(nl.float8_e4m3fn_x4)  # (128, 64)
+        moving = nl.load(x[:, 0:384], dtype=nl.float8_e4m3fn).view(nl.float8_e4m3fn_x4)  # (128, 96)
+        s_scale, m_scale = (nl.full((128, n), 127, dtype=nl.uint8) for n in (64, 96))  # scales of 2^0
+        acc = nl.ndarray((64, 96), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul_mx(dst=acc, stationary=stationary, moving=moving,
+                          stationary_scale=s_scale, moving_scale=m_scale)
     """
 
     scales: ClassVar[dict[str, str]] = {"stationary_scale": "stationary", "moving_scale": "moving"}
+
+    takes_scales = True
 
     dst: NkiTensor = write(PSUM, "nc_matmul_mx.buffers")
     stationary: NkiTensor = read(SBUF, "nc_matmul_mx.buffers")
@@ -54,6 +65,34 @@ class nc_matmul_mx(ScaledInstruction, Matmul):
     tile_size: tuple[int, int] | tuple[()] | None = None
     accumulate: bool | None = None
     name: str | None = None
+
+    # -- tensor indirection ----------------------------------------------------------------------------------------------
+
+    @rule("nc_matmul_mx.indirect.pair_agree", "an operand and its scale are both indirect() views by one index, or neither is",
+          gens=(4,), page=_PAGE, why="an element and its scale move together")  # fmt: skip
+    def indirect_pairs(self, core: NeuronCore) -> Broken | None:
+        for scale, data in self.scales.items():
+            tile, factor = getattr(self, data), getattr(self, scale)
+            if is_indirect(tile) != is_indirect(factor):
+                which, other = (data, scale) if is_indirect(tile) else (scale, data)
+                return Broken(f"{which} is an indirect() view, {other} is not", which)
+            if is_indirect(tile) and not same_index(tile, factor):
+                return Broken(f"{data} and {scale} have different indices", scale)
+        return None
+
+    @rule("nc_matmul_mx.indirect.tile_position", "with indirect() views tile_position is (0, 0) or not given", gens=(4,),
+          page=_PAGE)  # fmt: skip
+    def indirect_tiling(self, core: NeuronCore) -> Broken | None:
+        for name, tile in self.tiles():
+            if is_indirect(tile) and self.tile_position and tuple(self.tile_position) != (0, 0):
+                return Broken(f"{name} is an indirect() view with tile_position {self.tile_position}", name)
+        return None
+
+    @rule("nc_matmul_mx.indirect.partitions", "the index of an indirect() view starts at a quadrant (a multiple of 32), an "
+          "indirect operand where its index does, the index of an indirect dst where stationary does", gens=(4,),
+          page=_PAGE)  # fmt: skip
+    def indirect_partitions(self, core: NeuronCore) -> Broken | None:
+        return off_quadrant(self) or misplaced(self, "stationary", "moving") or scattered_off(self)
 
     # -- limits ----------------------------------------------------------------------------------------------------------
 

@@ -30,6 +30,13 @@ class nc_n_gather(ComputeInstruction):
     Args:
         dst: SBUF, data's dtype and partitions, indices' elements per partition.
         data: SBUF, any dtype. indices: SBUF, uint32.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        index = nl.ndarray((128, 16), dtype=nl.uint32, buffer=nl.sbuf)
+        nisa.iota(dst=index, pattern=[[4, 16]])  # every fourth element
+        picked = nl.ndarray((128, 16), dtype=a.dtype, buffer=nl.sbuf)
+        nisa.nc_n_gather(dst=picked, data=a, indices=index)
     """
 
     runs_on = engine.gpsimd

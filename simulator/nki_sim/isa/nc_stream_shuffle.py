@@ -23,6 +23,11 @@ class nc_stream_shuffle(ComputeInstruction):
     Args:
         dst: SBUF or PSUM. src: SBUF or PSUM, same dtype and elements per partition.
         shuffle_mask: 32 partition numbers within a group, 0 to 31, or 255.
+
+    Example:
+        a = nl.load(x[0:32, 0:64])
+        rotated = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+        nisa.nc_stream_shuffle(dst=rotated, src=a, shuffle_mask=[*range(1, 32), 0])
     """
 
     dst: NkiTensor = update(ON_CHIP)

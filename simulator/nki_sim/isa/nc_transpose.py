@@ -22,6 +22,11 @@ class nc_transpose(ComputeInstruction):
         dst: [F, P]; in PSUM on the Tensor Engine, SBUF or PSUM on the Vector Engine. Same dtype as ``data``.
         data: [P, F]; at most [128, 128] in SBUF on the Tensor Engine, [32, 32] on the Vector Engine.
         engine: tensor, vector or unknown (tensor when ``dst`` is in PSUM, else vector).
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        turned = nl.ndarray((64, 128), dtype=a.dtype, buffer=nl.psum)
+        nisa.nc_transpose(dst=turned, data=a)
     """
 
     dst: NkiTensor = write(ON_CHIP, "nc_transpose.vector_buffers")

@@ -29,6 +29,12 @@ class nonzero_with_count(ComputeInstruction):
         dst: SBUF, int32, one element per partition more than src.
         src: SBUF, float32 or int32.
         index_offset: int32, added to each position. padding_val: int32, fills the places without a position.
+
+    Example:
+        hits = nl.greater(nl.load(x[:, 0:64]), 1.0)
+        found = nl.zeros((128, 65), dtype=nl.int32)
+        nisa.nonzero_with_count(dst=found, src=hits)
+        count = found[0:1, 64:65]  # of partition 0
     """
 
     runs_on = engine.gpsimd

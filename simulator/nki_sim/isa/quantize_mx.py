@@ -35,9 +35,17 @@ class quantize_mx(ScaledInstruction):
             other partition is written, so that up to four tensors share a tile.
 
     Errors: trn1 and trn2 do not have it; other dtypes, spaces and shapes; scales in another quadrant than their data.
+
+    Example:
+        a = nl.load(x[:, 0:256], dtype=nl.bfloat16)
+        packed = nl.ndarray((128, 64), dtype=nl.float8_e4m3fn_x4, buffer=nl.sbuf)
+        scale = nl.ndarray((128, 64), dtype=nl.uint8, buffer=nl.sbuf)
+        nisa.quantize_mx(dst=packed, src=a, dst_scale=scale)
     """
 
     scales: ClassVar[dict[str, str]] = {"dst_scale": "src"}
+
+    takes_scales = True
 
     dst: NkiTensor = write(SBUF)
     src: NkiTensor = read(SBUF)

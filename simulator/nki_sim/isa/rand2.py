@@ -33,6 +33,10 @@ class rand2(ComputeInstruction):
     Args:
         dst: SBUF or PSUM; float8_e4m3, float8_e5m2, float16, bfloat16, float32, tfloat32 or an integer of up to 32 bits.
         min, max: a float32 scalar or a (P, 1) float32 tile each, min < max.
+
+    Example:
+        noise = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.rand2(dst=noise, min=-1.0, max=1.0)
     """
 
     dst: NkiTensor = write(ON_CHIP)

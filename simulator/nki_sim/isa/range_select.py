@@ -37,6 +37,14 @@ class range_select(ComputeInstruction):
         reduce_cmd: idle, reset_reduce or reduce. reduce_op: ``nl.maximum``.
         reduce_res: (P, 1) tile; None on all but the last step of a chain.
         range_start: a whole number. on_false_value: the smallest float32, -3.4028235e+38.
+
+    Example:
+        scores = nl.load(x[:, 0:64])
+        low, high = (nl.full((128, 1), bound, dtype=nl.float32) for bound in (8.0, 24.0))
+        masked = nl.ndarray(scores.shape, dtype=nl.float32, buffer=nl.sbuf)
+        row_max = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.range_select(dst=masked, on_true_tile=scores, comp_op0=nl.greater_equal, comp_op1=nl.less,
+                          bound0=low, bound1=high, reduce_res=row_max)
     """
 
     dst: NkiTensor = write(ON_CHIP)

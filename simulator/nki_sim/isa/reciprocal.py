@@ -18,6 +18,11 @@ class reciprocal(ComputeInstruction):
 
     Args:
         dst, data: SBUF or PSUM, equal partitions and elements per partition.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        inverse = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.reciprocal(dst=inverse, data=a)
     """
 
     dst: NkiTensor = write(ON_CHIP, "reciprocal.buffers")

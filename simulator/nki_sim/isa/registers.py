@@ -9,7 +9,7 @@ import numpy as np
 
 from nki_sim import context
 from nki_sim.dtypes import Array, DType, write_float32, write_integers
-from nki_sim.errors import Broken, NkiTypeError, Rule, fail, isa_page, rule
+from nki_sim.errors import Broken, NkiTypeError, Rule, fail, isa_page, page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import DMA_REACH, Body, Instruction, instruction, read, register, write
 from nki_sim.isa.enums import engine
@@ -22,6 +22,29 @@ INITIAL = Rule(
     fix="load a value that a tile holds: reg = nisa.register_alloc(); nisa.register_load(reg, tile)",
     page=isa_page("register_alloc"),
 )
+FROZEN = Rule(
+    "lang.dynamic_range_var_frozen",
+    "the number of an nl.dynamic_range loop is not written",
+    fix="copy it first: reg = nisa.register_alloc(); nisa.register_move(reg, i)",
+    page=page("deep-dives/nki-dynamic-loops.html"),
+)
+READ_ONLY = Rule(
+    "lang.fori_loop_var_readonly",
+    "the number of an nl.fori_loop is read only: writing it does not change the loop",
+    why="the body gets a copy of the loop's own register",
+    fix="copy it first: reg = nisa.register_alloc(); nisa.register_move(reg, i)",
+    page=page("deep-dives/nki-dynamic-loops.html"),
+    enforce="warn",
+)
+REGISTERS = Rule(
+    "hw.engine_regs_64",
+    "a kernel keeps at most 64 registers at a time",
+    why="each engine's sequencer has 64 of 32 bits; the compiler lays registers that are not needed at one time on one",
+    fix="use a register again with nisa.register_move, or keep numbers in SBUF",
+    page=page("api/generated/nki.isa.VirtualRegister.html"),
+    enforce="warn",
+)
+MOST_REGISTERS = 64
 ACCESS = 140.0
 """Cycles to move a number between memory and a register (release 2.21: reading an index from SBUF)."""
 MOVE = 64.0
@@ -31,8 +54,16 @@ MOVE = 64.0
 def register_alloc(x: int | None = None) -> VirtualRegister:
     """A register of the engines' sequencers, with a first value or none.
 
+    Args:
+        x: the first value, a whole number; ``None`` for none.
+
     Raises:
         NkiValidationError: ``x`` is no whole number.
+
+    Example:
+        empty = nisa.register_alloc()
+        nisa.register_load(dst=empty, src=nl.full((1, 1), 8, dtype=nl.int32))
+        start = nisa.register_alloc(2)
     """
     machine = context.machine()
     if x is not None and (not isinstance(x, int) or isinstance(x, bool)):
@@ -40,6 +71,9 @@ def register_alloc(x: int | None = None) -> VirtualRegister:
             INITIAL, f"x is {type(x).__name__}", target=machine.core.target, subject="register_alloc", error=NkiTypeError
         )
     made = VirtualRegister(x)
+    alive = machine.count_register(made)
+    if alive > MOST_REGISTERS:
+        machine.found(fail(REGISTERS, f"{alive} registers", target=machine.core.target, subject="register_alloc").diagnosis)
     machine.effect(lambda: made.reset(x))
     return made
 
@@ -48,6 +82,14 @@ class _Sequencer(Instruction):
     """What a sequencer does itself, without an engine's data path."""
 
     runs_on = engine.sync
+
+    def check_owner(self) -> None:
+        """The register that is written is no loop's own."""
+        written = getattr(self, "dst", None)
+        owner = written.owner if isinstance(written, VirtualRegister) else ""
+        if owner:
+            broken = Broken(f"dst is the register of an {owner}", "dst", error=AssertionError)
+            context.machine().broken(self, FROZEN if owner == "nl.dynamic_range" else READ_ONLY, broken)
 
     def cycles(self, core: NeuronCore) -> float:
         """About 140 to reach memory, the least of an instruction between registers."""
@@ -82,10 +124,19 @@ class register_move(_Sequencer):
     Args:
         dst: a register; a loop gives its body a copy of its own, so that writing it does not change the loop.
         src: a register or a whole number.
+
+    Example:
+        reg, kept = nisa.register_alloc(), nisa.register_alloc()
+        nisa.register_move(dst=reg, src=4)
+        nisa.register_move(dst=kept, src=reg)
     """
 
     dst: Any = register("register_move.dst", access="write")
     src: Any = register("register_move.src", number=True)
+
+    def __post_init__(self) -> None:
+        self.check_owner()
+        super().__post_init__()
 
     def body(self, core: NeuronCore) -> Body:
         def move(dst: Any, src: Any) -> None:
@@ -102,10 +153,19 @@ class register_load(_Sequencer):
     Args:
         dst: a register.
         src: SBUF or HBM, one element of at most 32 bits.
+
+    Example:
+        bound = nl.full((1, 1), 4, dtype=nl.int32)
+        reg = nisa.register_alloc()
+        nisa.register_load(dst=reg, src=bound)
     """
 
     dst: Any = register("register_load.dst", access="write")
     src: NkiTensor = read(DMA_REACH, "register.no_psum")
+
+    def __post_init__(self) -> None:
+        self.check_owner()
+        super().__post_init__()
 
     @rule("register_load.src", "src is one element of at most 32 bits", page=isa_page("register_load"))
     def one(self, core: NeuronCore) -> Broken | None:
@@ -129,6 +189,11 @@ class register_store(_Sequencer):
     Args:
         dst: SBUF or HBM, one element of at most 32 bits.
         src: a register.
+
+    Example:
+        reg = nisa.register_alloc(4)
+        cell = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+        nisa.register_store(dst=cell, src=reg)
     """
 
     dst: NkiTensor = write(DMA_REACH, "register.no_psum")
@@ -177,6 +242,10 @@ def load_scalar(src: NkiTensor) -> NkiScalar:
 
     Raises:
         NkiValidationError: ``src`` is not one such number.
+
+    Example:
+        start = nisa.scalar_load(src=nl.full((1, 1), 3, dtype=nl.int32))
+        column = nl.load(x.select(dim=1, index=2 * start + 1).expand_dim(1))  # (128, 1)
     """
     dtype = src.dtype if isinstance(src, NkiTensor) and src.dtype == "int64" else "int32"
     made = NkiScalar(0, dtype)
@@ -194,6 +263,11 @@ class scalar_store(_Sequencer):
     Args:
         dst: SBUF or HBM, one integer as wide as the scalar.
         value: a runtime scalar; a number that Python knows goes there by ``nisa.memset``.
+
+    Example:
+        tile = nl.full((1, 1), 3, dtype=nl.int32)
+        after = nisa.scalar_load(tile) + 1
+        nisa.scalar_store(dst=tile, value=after)
     """
 
     dst: NkiTensor = write(DMA_REACH, "scalar_store.dst")

@@ -26,6 +26,10 @@ class rng(ComputeInstruction):
     Args:
         dst: SBUF, or PSUM with the Vector Engine; int8, int16, int32, uint8, uint16 or uint32.
         engine: vector, or on trn2 and newer gpsimd.
+
+    Example:
+        bits = nl.ndarray((128, 64), dtype=nl.uint32, buffer=nl.sbuf)
+        nisa.rng(dst=bits)
     """
 
     dst: NkiTensor = write(ON_CHIP)

@@ -26,6 +26,11 @@ class set_rng_seed(ComputeInstruction):
 
     Args:
         src_seeds: SBUF or PSUM, shape (1, 1), any dtype of 32 bits, whose bits count.
+
+    Example:
+        nisa.set_rng_seed(src_seeds=nl.full((1, 1), 42, dtype=nl.int32))
+        bits = nl.ndarray((128, 64), dtype=nl.uint32, buffer=nl.sbuf)
+        nisa.rng(dst=bits)
     """
 
     src_seeds: NkiTensor = read(ON_CHIP, "set_rng_seed.buffers")
@@ -97,6 +102,11 @@ class rand_set_state(_States):
     Args:
         src_seeds: SBUF, shape (P, 6) for GpSimd or (P, 24) for the Vector Engine, uint32.
         engine: gpsimd, or on trn3 vector.
+
+    Example:
+        state = nl.ndarray((128, 6), dtype=nl.uint32, buffer=nl.sbuf)
+        nisa.iota(dst=state, pattern=[[1, 6]], offset=1, channel_multiplier=6)
+        nisa.rand_set_state(src_seeds=state)
     """
 
     src_seeds: NkiTensor = read(SBUF, "rand_set_state.sbuf")
@@ -141,6 +151,10 @@ class rand_get_state(_States):
     Args:
         dst: SBUF, on trn3 with the Vector Engine also PSUM; shape (P, 6) for GpSimd, (P, 24) for the Vector Engine; uint32.
         engine: gpsimd, or on trn3 vector.
+
+    Example:
+        state = nl.ndarray((128, 6), dtype=nl.uint32, buffer=nl.sbuf)
+        nisa.rand_get_state(dst=state)
     """
 
     dst: NkiTensor = write(ON_CHIP, "rand_get_state.buffer")

@@ -25,6 +25,12 @@ class scalar_tensor_tensor(ComputeInstruction):
         dst, data, operand1: SBUF or PSUM tiles of equal size; data and operand1 not both in PSUM.
         operand0: a compile-time scalar or a (P, 1) tile.
         op0, op1: arithmetic operators. reverse0, reverse1: put the operand on the left.
+
+    Example:
+        a, b = nl.load(x[:, 0:64]), nl.load(x[:, 64:128])
+        c = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+        # c = 0.5 a + b
+        nisa.scalar_tensor_tensor(dst=c, data=a, op0=nl.multiply, operand0=0.5, op1=nl.add, operand1=b)
     """
 
     dst: NkiTensor = write(ON_CHIP)

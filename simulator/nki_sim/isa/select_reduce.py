@@ -32,6 +32,12 @@ class select_reduce(ComputeInstruction):
         on_false: a float32 scalar or a (P, 1) tile.
         reduce_res: (P, 1) float tile. reduce_cmd: idle, reset_reduce or reduce. reduce_op: ``nl.maximum``.
         reverse_pred: swap the meaning of predicate.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        chosen = nl.greater(a, 1.0, dtype=nl.uint8)
+        kept = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.select_reduce(dst=kept, predicate=chosen, on_true=a, on_false=0.0)
     """
 
     dst: NkiTensor = write(ON_CHIP)

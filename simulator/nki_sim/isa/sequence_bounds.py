@@ -34,6 +34,13 @@ class sequence_bounds(ComputeInstruction):
     Args:
         dst: SBUF, shape (1, 2, n), float32 or int32.
         segment_ids: SBUF, one partition with n elements, float32 or int32.
+
+    Example:
+        ids = nl.ndarray((1, 12), dtype=nl.int32, buffer=nl.sbuf)
+        for run in range(3):  # 1 1 1 1 2 2 2 2 3 3 3 3
+            nisa.memset(dst=ids[:, 4 * run : 4 * run + 4], value=run + 1)
+        bounds = nl.ndarray((1, 2, 12), dtype=nl.int32, buffer=nl.sbuf)
+        nisa.sequence_bounds(dst=bounds, segment_ids=ids)
     """
 
     runs_on = engine.gpsimd

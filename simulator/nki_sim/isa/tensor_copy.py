@@ -26,7 +26,14 @@ class tensor_copy(ComputeInstruction):
         dst: SBUF or PSUM, as many partitions and elements per partition as ``src``.
         src: SBUF or PSUM.
         engine: vector, scalar, gpsimd (SBUF only) or unknown (vector).
+
+    Example:
+        acc = nl.zeros((128, 64), dtype=nl.float32, buffer=nl.psum)
+        tile = nl.ndarray(acc.shape, dtype=nl.bfloat16, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=tile, src=acc)
     """
+
+    takes_scales = True
 
     dst: NkiTensor = write(ON_CHIP, "tensor_copy.buffers")
     src: NkiTensor = read(ON_CHIP, "tensor_copy.buffers")

@@ -28,6 +28,11 @@ class tensor_copy_predicated(ComputeInstruction):
         src: a tile of dst's dtype, or a compile-time scalar; not in PSUM together with predicate.
         predicate: uint8, uint16 or uint32 tile; non-zero is true.
         reverse_pred: swap the meaning of predicate.
+
+    Example:
+        a, b = nl.load(x[:, 0:64]), nl.load(x[:, 64:128])
+        larger = nl.greater(b, a, dtype=nl.uint8)
+        nisa.tensor_copy_predicated(dst=a, src=b, predicate=larger)
     """
 
     writes_all = False

@@ -29,6 +29,11 @@ class tensor_partition_reduce(ComputeInstruction):
         dst: SBUF, one partition, elements per partition as data.
         op: add, average, maximum, bitwise_or or bitwise_and.
         data: SBUF.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        total = nl.ndarray((1, 64), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_partition_reduce(dst=total, op=nl.add, data=a)
     """
 
     runs_on = engine.gpsimd

@@ -34,6 +34,11 @@ class tensor_reduce(ComputeInstruction):
         axis: an int or ints: the last dimension, or the last few; never 0, the partition axis.
         negate: multiply the result by -1 (arithmetic operators).
         keepdims: leaves the reduced axes as size 1; the element count is the same.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        row_max = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_reduce(dst=row_max, op=nl.maximum, data=a, axis=1)
     """
 
     dst: NkiTensor = write(ON_CHIP, "tensor_reduce.buffers")

@@ -39,6 +39,12 @@ class tensor_scalar(ComputeInstruction):
         operand0, operand1: compile-time scalars or (P, 1) tiles; ``None`` (or 0) for a unary operator.
         reverse0, reverse1: put the operand on the left.
         engine: vector, scalar, gpsimd (rsqrt and power) or unknown.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        c = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+        # c = 2 a + 1
+        nisa.tensor_scalar(dst=c, data=a, op0=nl.multiply, operand0=2.0, op1=nl.add, operand1=1.0)
     """
 
     decided_params = ("neutral",)

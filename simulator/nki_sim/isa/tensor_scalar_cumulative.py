@@ -39,6 +39,12 @@ class tensor_scalar_cumulative(ComputeInstruction):
         imm0: a scalar or a (P, 1) float32 tile.
         imm1: the first value of the register, with load_reduce only.
         reduce_cmd: reset_reduce (0, 1 or an infinity, as op1 asks), reduce (go on) or load_reduce.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        running = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+        # running sums of 0.5 a
+        nisa.tensor_scalar_cumulative(dst=running, src=a, op0=nl.multiply, op1=nl.add, imm0=0.5)
     """
 
     dst: NkiTensor = write(ON_CHIP)

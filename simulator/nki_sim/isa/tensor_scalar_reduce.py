@@ -38,6 +38,13 @@ class tensor_scalar_reduce(ComputeInstruction):
         reduce_res: (P, 1) tile for the registers' value; None on all but the last step of a chain.
         reduce_cmd: reset_reduce, reduce, or load_reduce with ``reduce_init``.
         reduce_init: float32 scalar or (P, 1) tile. reduce_res_negate: negate what is written, not the registers.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        halves = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+        total = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_scalar_reduce(dst=halves, data=a, op0=nl.multiply, operand0=0.5, reduce_op=nl.add,
+                                  reduce_res=total)
     """
 
     decided_params = ("neutral",)

@@ -34,6 +34,11 @@ class tensor_tensor(ComputeInstruction):
         dst, data1, data2: SBUF or PSUM, not both inputs in PSUM; equal partitions and elements per partition.
         op: a binary operator of ``nl`` (``nl.power`` runs on GpSimd).
         engine: vector, gpsimd (SBUF only) or unknown.
+
+    Example:
+        a, b = nl.load(x[:, 0:64]), nl.load(x[:, 64:128])
+        c = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_tensor(dst=c, data1=a, data2=b, op=nl.subtract)
     """
 
     dst: NkiTensor = write(ON_CHIP)

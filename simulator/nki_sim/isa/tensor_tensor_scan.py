@@ -31,6 +31,12 @@ class tensor_tensor_scan(ComputeInstruction):
         dst, data0, data1: SBUF or PSUM tiles of equal size, the inputs not both in PSUM.
         initial: the first state: a float32 scalar or a (P, 1) tile.
         op0, op1: binary arithmetic operators. reverse0, reverse1: swap the inputs of the operator.
+
+    Example:
+        decay, a = nl.load(x[:, 0:64]), nl.load(x[:, 64:128])
+        state = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+        # state[i] = decay[i] state[i - 1] + a[i]
+        nisa.tensor_tensor_scan(dst=state, data0=decay, data1=a, initial=0.0, op0=nl.multiply, op1=nl.add)
     """
 
     dst: NkiTensor = write(ON_CHIP)

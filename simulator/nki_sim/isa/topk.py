@@ -33,6 +33,12 @@ class topk(ComputeInstruction):
         val_dst: SBUF, bfloat16, shape (P, K). idx_dst: SBUF, uint32, shape (P, K).
         src: SBUF, bfloat16, P partitions, a multiple of 16, with at least n / 16 elements each.
         n: elements per 16 partitions, a whole number from 8 to 65535.
+
+    Example:
+        a = nl.load(x[:, 0:64], dtype=nl.bfloat16)
+        values = nl.zeros((128, 32), dtype=nl.bfloat16)
+        numbers = nl.zeros((128, 32), dtype=nl.uint32)
+        nisa.topk(val_dst=values, idx_dst=numbers, src=a, n=1024)  # 32 of each 16 × 64 elements
     """
 
     # The reference says that partitions are independent and writes K values per partition. Its layout of src and the

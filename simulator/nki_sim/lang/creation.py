@@ -13,7 +13,7 @@ from nki_sim import context, dtypes, isa, ops
 from nki_sim.dtypes import DType, UnknownDTypeError
 from nki_sim.errors import NkiTypeError, Rule, fail, page
 from nki_sim.isa.nc_stream_shuffle import nc_stream_shuffle
-from nki_sim.memory import PARTITION_LIMIT, SBUF_ALIGN, MemoryRegion
+from nki_sim.memory import NAME_UNIQUE, PARTITION_LIMIT, SBUF_ALIGN, MemoryRegion
 from nki_sim.tensor import NkiTensor
 
 sbuf = MemoryRegion.sbuf
@@ -124,6 +124,11 @@ def ndarray(
 
     Raises:
         NkiValidationError: a shape, dtype, buffer or address the memory does not have.
+
+    Example:
+        tile = nl.ndarray((128, 64), dtype=nl.bfloat16, buffer=nl.sbuf, name="tile")
+        acc = nl.ndarray((64, 256), dtype=nl.float32, buffer=nl.psum)
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
     """
     if isinstance(shape, (int, np.integer)) or not all(isinstance(n, (int, np.integer)) for n in shape):
         raise fail(SHAPE, f"shape {shape!r}", target=_target(), subject="nl.ndarray", operand="shape")
@@ -134,11 +139,21 @@ def ndarray(
     place = made.storage.allocation.address
     if buffer is sbuf and place is not None and place[1] % machine.core.sbuf_min_align:
         machine.found(_portability(SBUF_ALIGN, f"byte offset {place[1]}", "nl.ndarray"))
+    if name and not machine.memory.take_name(name):
+        machine.found(_portability(NAME_UNIQUE, f"a second tensor named {name!r}", "nl.ndarray"))
     return made
 
 
 def full(shape: Sequence[int], fill_value: float, dtype: Any, buffer: MemoryRegion = sbuf, name: str = "") -> NkiTensor:
-    """A new tensor filled with a constant (through SBUF when it lies in HBM)."""
+    """A new tensor filled with a constant (through SBUF when it lies in HBM).
+
+    Args:
+        shape, dtype, buffer, name: as for ``nl.ndarray``.
+        fill_value: a compile-time number.
+
+    Example:
+        half = nl.full((128, 64), 0.5, dtype=nl.float32)
+    """
     made = ndarray(shape, dtype, buffer, name)
     value = int(fill_value) if made.info.is_integer else fill_value
     if made.on_chip:
@@ -158,25 +173,55 @@ def full(shape: Sequence[int], fill_value: float, dtype: Any, buffer: MemoryRegi
 
 
 def zeros(shape: Sequence[int], dtype: Any, buffer: MemoryRegion = sbuf, name: str = "") -> NkiTensor:
-    """A new tensor of zeros."""
+    """A new tensor of zeros.
+
+    Args:
+        shape, dtype, buffer, name: as for ``nl.ndarray``.
+
+    Example:
+        acc = nl.zeros((128, 64), dtype=nl.float32)
+    """
     return full(shape, 0, dtype, buffer, name)
 
 
 def ones(shape: Sequence[int], dtype: Any, buffer: MemoryRegion = sbuf, name: str = "") -> NkiTensor:
-    """A new tensor of ones."""
+    """A new tensor of ones.
+
+    Args:
+        shape, dtype, buffer, name: as for ``nl.ndarray``.
+
+    Example:
+        column = nl.ones((128, 1), dtype=nl.float32)
+    """
     return full(shape, 1, dtype, buffer, name)
 
 
 def zeros_like(x: NkiTensor, dtype: Any = None, buffer: MemoryRegion | None = None, name: str = "") -> NkiTensor:
-    """A new tensor of zeros of x's shape."""
+    """A new tensor of zeros of x's shape.
+
+    Args:
+        x: a tensor.
+        dtype, buffer: x's by default.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        acc = nl.zeros_like(a, dtype=nl.float32)
+    """
     return zeros(x.shape, dtype or x.dtype, buffer or x.buffer, name)
 
 
 def load(src: NkiTensor, dtype: Any = None) -> NkiTensor:
     """A new SBUF tile with the values of an HBM tensor; at most 128 rows.
 
+    Args:
+        src: a tensor in HBM, or a part of one.
+        dtype: of the tile; src's by default.
+
     Raises:
         NkiValidationError: src is not in HBM, or has more than 128 rows.
+
+    Example:
+        tile = nl.load(x[:, 0:64], dtype=nl.bfloat16)
     """
     _need_tensor(src, LOAD_HBM, "nl.load", "src")
     if src.on_chip:
@@ -190,7 +235,15 @@ def load(src: NkiTensor, dtype: Any = None) -> NkiTensor:
 
 
 def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """A new SBUF tile with the transpose of a 2-D HBM tensor."""
+    """A new SBUF tile with the transpose of a 2-D HBM tensor.
+
+    Args:
+        src: a 2-D tensor in HBM, an argument of the kernel; at most 128 columns.
+        dtype: of the tile; src's by default.
+
+    Example:
+        turned = nl.load_transpose2d(x[:, 0:64])  # (64, 128)
+    """
     _need_tensor(src, LOAD_HBM, "nl.load_transpose2d", "src")
     if src.on_chip or src.ndim != 2:
         raise fail(LOAD_HBM, f"src is {src.words()}", target=_target(), subject="nl.load_transpose2d", operand="src")
@@ -223,8 +276,16 @@ def _portability(rule: Rule, what: str, subject: str) -> Any:
 def store(dst: NkiTensor, value: NkiTensor) -> None:
     """Copy an SBUF tile to an HBM tensor of as many elements.
 
+    Args:
+        dst: a tensor in HBM, or a part of one.
+        value: a tile in SBUF.
+
     Raises:
         NkiValidationError: dst is not in HBM, or value not in SBUF.
+
+    Example:
+        out = nl.ndarray((128, 64), dtype=x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(x[:, 0:64]))
     """
     _need_tensor(dst, STORE, "nl.store", "dst")
     _need_tensor(value, STORE, "nl.store", "value")
@@ -235,7 +296,16 @@ def store(dst: NkiTensor, value: NkiTensor) -> None:
 
 
 def copy(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """A new SBUF tile with x's values, bit by bit when the dtype stays."""
+    """A new SBUF tile with x's values, bit by bit when the dtype stays.
+
+    Args:
+        x: a tile in SBUF or PSUM.
+        dtype: of the result; x's by default.
+
+    Example:
+        acc = nl.zeros((128, 64), dtype=nl.float32, buffer=nl.psum)
+        tile = nl.copy(acc, dtype=nl.bfloat16)
+    """
     _need_tensor(x, COPY, "nl.copy", "x")
     if not x.on_chip:
         raise fail(COPY, f"x is {x.words()}", target=_target(), subject="nl.copy", operand="x")
@@ -254,6 +324,12 @@ def gather_flattened(data: NkiTensor, indices: NkiTensor, axis: int = 0, dtype: 
 
     Raises:
         NkiValidationError: another axis, indices that are no whole numbers, tiles that are not in SBUF.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        index = nl.ndarray((128, 16), dtype=nl.uint32, buffer=nl.sbuf)
+        nisa.iota(dst=index, pattern=[[4, 16]])  # every fourth element
+        picked = nl.gather_flattened(a, index)
     """
     _need_tensor(data, GATHER, "nl.gather_flattened", "data")
     _need_tensor(indices, GATHER, "nl.gather_flattened", "indices")
@@ -273,12 +349,31 @@ def _need_tensor(value: Any, rule: Rule, subject: str, operand: str) -> None:
 
 
 def expand_dims(x: NkiTensor, axis: int) -> NkiTensor:
-    """A view with a new dimension of size 1 at ``axis``."""
+    """A view with a new dimension of size 1 at ``axis``.
+
+    Args:
+        x: a tensor.
+        axis: where the new dimension stands in the result; on chip not 0.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        b = nl.expand_dims(a, axis=1)  # (128, 1, 64)
+    """
     return x.expand_dim(axis)
 
 
 def broadcast_to(x: NkiTensor, shape: Sequence[int], dtype: Any = None) -> NkiTensor:
-    """A tile of ``shape`` that repeats x's size-1 dimensions; one row goes to all partitions by a stream shuffle."""
+    """A tile of ``shape`` that repeats x's size-1 dimensions; one row goes to all partitions by a stream shuffle.
+
+    Args:
+        x: a tile in SBUF or PSUM.
+        shape: as many sizes as x has; each is x's own, or x's is 1.
+        dtype: of the result; x's by default.
+
+    Example:
+        row = nl.load(x[0:1, 0:64])
+        everywhere = nl.broadcast_to(row, (128, 64))
+    """
     _need_tensor(x, BROADCAST_RANK, "nl.broadcast_to", "x")
     target = tuple(int(n) for n in shape)
     fits = len(target) == x.ndim and all(n in (1, m) for n, m in zip(x.shape, target, strict=True))
@@ -309,6 +404,10 @@ def shared_constant(constant: Any) -> NkiTensor:
 
     Raises:
         NkiValidationError: it is neither, the file cannot be read, or the hardware has no such data type.
+
+    Example:
+        weights = nl.shared_constant(np.arange(64, dtype=np.float32).reshape(1, 64))
+        row = nl.load(weights)
     """
     if isinstance(constant, (str, os.PathLike)):
         try:
@@ -327,7 +426,16 @@ def shared_constant(constant: Any) -> NkiTensor:
 
 
 def shared_identity_matrix(n: int, dtype: Any = "uint8", dst: NkiTensor | None = None) -> NkiTensor:
-    """An n × n identity in SBUF, n ≤ 128."""
+    """An n × n identity in SBUF, n ≤ 128.
+
+    Args:
+        n: its rows and columns.
+        dtype: of the tile.
+        dst: a tile to write; a new one by default.
+
+    Example:
+        eye = nl.shared_identity_matrix(64, dtype=nl.float32)
+    """
     if not 0 < n <= 128:
         raise fail(IDENTITY, f"n is {n}", target=_target(), subject="nl.shared_identity_matrix", operand="n")
     made = dst if dst is not None else ndarray((n, n), dtype)

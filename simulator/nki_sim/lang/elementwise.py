@@ -6,6 +6,7 @@ A function allocates an SBUF tile for its result and issues one instruction (a f
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -63,14 +64,53 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.number))
 
 
-def _tagged(name: str, function: Function, summary: str, pages: str = "") -> Function:
+_TILES = """
+a, b = nl.load(x[:, 0:64]), nl.load(x[:, 64:128])
+c = nl.{name}(a, b)
+d = nl.{name}(a, 0.5)"""
+_POWER = """
+a = nl.load(x[:, 0:64])
+cubes = nl.{name}(a, nl.full(a.shape, 3.0, dtype=a.dtype))"""
+_BITS = """
+a = nl.full((128, 64), 12, dtype=nl.int32)
+b = nl.{name}(a, 10)"""
+_SHIFT = """
+a = nl.full((128, 64), 12, dtype=nl.int32)
+b = nl.{name}(a, 2)"""
+_FLAGS = """
+a = nl.load(x[:, 0:64])
+low, high = nl.greater(a, 0.5), nl.less(a, 1.0)
+c = nl.{name}(low, high)"""
+_ONE = """
+a = nl.load(x[:, 0:64])
+b = nl.{name}(a)"""
+_INVERT = """
+a = nl.full((128, 64), 12, dtype=nl.int32)
+b = nl.{name}(a)"""
+_PRELU = """
+a = nl.load(x[:, 0:64])
+b = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+nisa.activate2(dst=b, op=nl.{name}, data=a, imm0=1.0, imm1=0.0, op0=nl.multiply, op1=nl.add,
+               relu_param=0.25)"""
+_X = "x: a tile in SBUF or PSUM.\ndtype: of the result; x's by default."
+_X_Y = "x, y: tiles of one shape in SBUF or PSUM, or one of them a scalar.\ndtype: of the result; by default the first tile's."
+_TILES_ONLY = "x, y: tiles of one shape in SBUF or PSUM.\ndtype: of the result; x's by default."
+
+
+def _tagged(name: str, function: Function, summary: str, example: str = _ONE, arguments: str = _X) -> Function:
     """Name the function after its operator, document it and tie the two together."""
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{summary}\n\n    Also the operator that instructions take: ``op=nl.{name}``.\n    {pages}"
+    parts = [summary, f"Also the operator that instructions take: ``op=nl.{name}``."]
+    parts += [_section("Args", arguments)] if arguments else []
+    function.__doc__ = "\n\n".join([*parts, _section("Example", example.format(name=name))])
     operator = ops.TABLE.get(name)
     if operator is not None:
         function.operator = operator  # type: ignore[attr-defined]
     return function
+
+
+def _section(title: str, text: str) -> str:
+    return f"{title}:\n" + textwrap.indent(text.strip(), "    ")
 
 
 def need_tile(x: Any, subject: str) -> None:
@@ -127,12 +167,12 @@ def _check_bits(op: Operator, x: NkiTensor, subject: str) -> None:
         raise _error(BITWISE_INT, f"x is {x.dtype}", subject, "x")
 
 
-def _binary(name: str, summary: str) -> Function:
+def _binary(name: str, summary: str, example: str = _TILES, arguments: str = _X_Y) -> Function:
     def function(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
         return apply_binary(name, x, y, dtype)
 
     text = f"{summary}, element by element, of two tiles of one shape or a tile and a scalar; a new SBUF tile."
-    return _tagged(name, function, text)
+    return _tagged(name, function, text, example, arguments)
 
 
 add = _binary("add", "x + y")
@@ -142,21 +182,21 @@ maximum = _binary("maximum", "The larger of x and y")
 minimum = _binary("minimum", "The smaller of x and y")
 abs_max = _binary("abs_max", "The one of larger magnitude, with its sign; y on a tie (trn3)")
 abs_min = _binary("abs_min", "The one of smaller magnitude, with its sign; y on a tie (trn3)")
-power = _binary("power", "x to the power of y (a tile)")
+power = _binary("power", "x to the power of y (a tile)", _POWER, _TILES_ONLY)
 equal = _binary("equal", "1 where x == y, else 0")
 not_equal = _binary("not_equal", "1 where x != y, else 0")
 less = _binary("less", "1 where x < y, else 0")
 less_equal = _binary("less_equal", "1 where x <= y, else 0")
 greater = _binary("greater", "1 where x > y, else 0")
 greater_equal = _binary("greater_equal", "1 where x >= y, else 0")
-bitwise_and = _binary("bitwise_and", "Bitwise and of integers")
-bitwise_or = _binary("bitwise_or", "Bitwise or of integers")
-bitwise_xor = _binary("bitwise_xor", "Bitwise exclusive or of integers")
-left_shift = _binary("left_shift", "x << y of integers")
-right_shift = _binary("right_shift", "x >> y of integers, zeros shifted in")
-logical_and = _binary("logical_and", "Logical and of 0 and 1 values")
-logical_or = _binary("logical_or", "Logical or of 0 and 1 values")
-logical_xor = _binary("logical_xor", "Logical exclusive or of 0 and 1 values")
+bitwise_and = _binary("bitwise_and", "Bitwise and of integers", _BITS)
+bitwise_or = _binary("bitwise_or", "Bitwise or of integers", _BITS)
+bitwise_xor = _binary("bitwise_xor", "Bitwise exclusive or of integers", _BITS)
+left_shift = _binary("left_shift", "x << y of integers", _SHIFT)
+right_shift = _binary("right_shift", "x >> y of integers, zeros shifted in", _SHIFT)
+logical_and = _binary("logical_and", "Logical and of 0 and 1 values", _FLAGS)
+logical_or = _binary("logical_or", "Logical or of 0 and 1 values", _FLAGS)
+logical_xor = _binary("logical_xor", "Logical exclusive or of 0 and 1 values", _FLAGS)
 
 
 def divide(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
@@ -164,6 +204,10 @@ def divide(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
 
     Raises:
         NkiValidationError: always, with what to write instead.
+
+    Example:
+        a, b = nl.load(x[:, 0:64]), nl.load(x[:, 64:128])
+        quotient = nl.multiply(a, nl.reciprocal(b))
     """
     raise _error(DIVIDE, "division", "nl.divide")
 
@@ -173,6 +217,11 @@ def mod(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
 
     Raises:
         NkiValidationError: always, with what to write instead.
+
+    Example:
+        a, b = nl.load(x[:, 0:64]), nl.load(x[:, 64:128])
+        whole = nl.floor(nl.multiply(a, nl.reciprocal(b)))
+        rest = nl.subtract(a, nl.multiply(b, whole))
     """
     raise _error(MODULO, "remainder", "nl.mod")
 
@@ -182,6 +231,11 @@ def fmod(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
 
     Raises:
         NkiValidationError: always, with what to write instead.
+
+    Example:
+        a, b = nl.load(x[:, 0:64]), nl.load(x[:, 64:128])
+        whole = nl.trunc(nl.multiply(a, nl.reciprocal(b)))
+        rest = nl.subtract(a, nl.multiply(b, whole))
     """
     raise _error(MODULO, "remainder", "nl.fmod")
 
@@ -231,7 +285,7 @@ def _prelu(x: Any, dtype: Any = None) -> NkiTensor:
     return apply_unary("prelu", x, dtype)
 
 
-prelu = _tagged("prelu", _prelu, "Parametric ReLU: an operator of nisa.activate2 (trn3).")
+prelu = _tagged("prelu", _prelu, "Parametric ReLU: an operator of nisa.activate2 (trn3).", _PRELU, "")
 
 
 def _rsqrt(x: Any, dtype: Any = None) -> NkiTensor:
@@ -258,18 +312,36 @@ def _invert(x: Any, dtype: Any = None) -> NkiTensor:
     return made
 
 
-rsqrt = _tagged("rsqrt", _rsqrt, "1/√x on GpSimd; a new SBUF tile. x is in SBUF.")
+rsqrt = _tagged("rsqrt", _rsqrt, "1/√x on GpSimd; a new SBUF tile. x is in SBUF.", arguments=_X.replace(" or PSUM", ""))
 reciprocal = _tagged("reciprocal", _reciprocal, "1/x on the Vector Engine; a new SBUF tile.")
-invert = _tagged("invert", _invert, "Bitwise not of integers, as exclusive or with ones; a new SBUF tile.")
+invert = _tagged("invert", _invert, "Bitwise not of integers, as exclusive or with ones; a new SBUF tile.", _INVERT)
 
 
 def logical_not(x: Any, dtype: Any = None) -> NkiTensor:
-    """1 - x for 0 and 1 values, as exclusive or with 1."""
+    """1 - x for 0 and 1 values, as exclusive or with 1.
+
+    Args:
+        x: a tile in SBUF or PSUM.
+        dtype: of the result; x's by default.
+
+    Example:
+        a = nl.greater(nl.load(x[:, 0:64]), 0.5)
+        b = nl.logical_not(a)
+    """
     return apply_binary("logical_xor", x, 1.0, dtype)
 
 
 def negative(x: Any, dtype: Any = None) -> NkiTensor:
-    """-x, element by element."""
+    """-x, element by element.
+
+    Args:
+        x: a tile in SBUF or PSUM.
+        dtype: of the result; x's by default.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        b = nl.negative(a)
+    """
     return apply_binary("multiply", x, -1.0, dtype)
 
 
@@ -299,12 +371,30 @@ sin = _tagged("sin", _sin, "Sine of any x: the argument is reduced to [-π, π] 
 
 
 def cos(x: Any, dtype: Any = None) -> NkiTensor:
-    """Cosine, as sin(x + π/2) with the argument reduced."""
+    """Cosine, as sin(x + π/2) with the argument reduced.
+
+    Args:
+        x: a tile in SBUF or PSUM.
+        dtype: of the result; x's by default.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        b = nl.cos(a)
+    """
     return _reduced_sin(x, math.pi / 2.0, dtype, "nl.cos")
 
 
 def tan(x: Any, dtype: Any = None) -> NkiTensor:
-    """Tangent, as sin(x) · 1/cos(x)."""
+    """Tangent, as sin(x) · 1/cos(x).
+
+    Args:
+        x: a tile in SBUF or PSUM.
+        dtype: of the result; x's by default.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        b = nl.tan(a)
+    """
     inverse = _reciprocal(cos(x, "float32"))
     return apply_binary("multiply", _sin(x, "float32"), inverse, result_dtype(x, dtype, "nl.tan"))
 
@@ -334,23 +424,60 @@ def _rounded(x: Any, correction: str, sign_: float, dtype: Any, subject: str) ->
 
 
 def floor(x: Any, dtype: Any = None) -> NkiTensor:
-    """The largest integer not above x."""
+    """The largest integer not above x.
+
+    Args:
+        x: a tile in SBUF or PSUM.
+        dtype: of the result; x's by default.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        b = nl.floor(a)
+    """
     return _rounded(x, "greater", -1.0, dtype, "nl.floor")
 
 
 def ceil(x: Any, dtype: Any = None) -> NkiTensor:
-    """The smallest integer not below x."""
+    """The smallest integer not below x.
+
+    Args:
+        x: a tile in SBUF or PSUM.
+        dtype: of the result; x's by default.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        b = nl.ceil(a)
+    """
     return _rounded(x, "less", 1.0, dtype, "nl.ceil")
 
 
 def trunc(x: Any, dtype: Any = None) -> NkiTensor:
-    """The integer next to x towards zero: sign(x) · floor(|x|)."""
+    """The integer next to x towards zero: sign(x) · floor(|x|).
+
+    Args:
+        x: a tile in SBUF or PSUM.
+        dtype: of the result; x's by default.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        b = nl.trunc(a)
+    """
     down = floor(apply_unary("abs", x, "float32"), "float32")
     return apply_binary("multiply", down, apply_unary("sign", x, "float32"), result_dtype(x, dtype, "nl.trunc"))
 
 
 def where(condition: NkiTensor, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """x where condition is not 0, else y; x and y are tiles of condition's shape, or scalars."""
+    """x where condition is not 0, else y; x and y are tiles of condition's shape, or scalars.
+
+    Args:
+        condition: a tile in SBUF or PSUM.
+        x, y: tiles of condition's shape, or scalars.
+        dtype: of the result; by default that of x or y, whichever is a tile.
+
+    Example:
+        a, b = nl.load(x[:, 0:64]), nl.load(x[:, 64:128])
+        larger = nl.where(nl.greater(a, b), a, b)
+    """
     need_tile(condition, "nl.where")
     reference = x if isinstance(x, NkiTensor) else y if isinstance(y, NkiTensor) else condition
     made = tile(condition.shape, result_dtype(reference, dtype, "nl.where"))

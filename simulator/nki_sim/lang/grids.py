@@ -134,7 +134,12 @@ class Axis:
 
 
 class NkiGrid:
-    """A tensor seen in coordinates of tiles or blocks; made by ``nl.tiles``, ``nl.blocks`` and the ``alloc_`` functions."""
+    """A tensor seen in coordinates of tiles or blocks; made by ``nl.tiles``, ``nl.blocks`` and the ``alloc_`` functions.
+
+    Example:
+        grid = nl.tiles(x, tile_shape=(128, 96))  # an NkiGrid of (1, 6) cells
+        widths = [grid[0, j].element_shape[1] for j in range(grid.shape[1])]  # the last is 32
+    """
 
     def __init__(self, source: NkiTensor, axes: tuple[Axis, ...], origin: int):
         self._source = source
@@ -259,11 +264,22 @@ class NkiGrid:
 
 
 class NkiTileGrid(NkiGrid):
-    """A tensor in coordinates of its tiles."""
+    """A tensor in coordinates of its tiles.
+
+    Example:
+        grid = nl.tiles(x, tile_shape=(64, 96))  # an NkiTileGrid of (2, 6) tiles
+        tile = nl.load(grid[1, 5].data)  # (64, 32)
+    """
 
 
 class NkiBlockGrid(NkiGrid):
-    """A tensor in coordinates of blocks of tiles; ``nl.tiles(block)`` gives the tiles of one."""
+    """A tensor in coordinates of blocks of tiles; ``nl.tiles(block)`` gives the tiles of one.
+
+    Example:
+        blocks = nl.blocks(x, tile_shape=(64, 96), block_shape=(1, 2))  # an NkiBlockGrid of (2, 3) blocks
+        for cell in range(2):
+            tile = nl.load(nl.tiles(blocks[1, 2])[0, cell].data)
+    """
 
     @property
     def block_shape(self) -> tuple[int, ...]:
@@ -286,13 +302,27 @@ def tiles(source: Source, *, tile_shape: tuple[int, ...] | None = None) -> NkiTi
 
     Raises:
         NkiTypeError, NkiValueError: tile_shape does not fit.
+
+    Example:
+        grid = nl.tiles(x, tile_shape=(64, 96))  # (2, 6) tiles
+        for i, j in np.ndindex(grid.shape):
+            tile = nl.load(grid[i, j].data)  # (64, 96), at the end (64, 32)
     """
     shape = _tile_shape("nl.tiles", source, tile_shape)
     return NkiTileGrid(*_cut("nl.tiles", source, shape, (1,) * len(shape)))
 
 
 def blocks(source: Source, *, tile_shape: tuple[int, ...] | None = None, block_shape: tuple[int, ...]) -> NkiBlockGrid:
-    """A tensor in coordinates of blocks of ``block_shape`` tiles of ``tile_shape`` elements."""
+    """A tensor in coordinates of blocks of ``block_shape`` tiles of ``tile_shape`` elements.
+
+    Args:
+        source, tile_shape: as for ``nl.tiles``.
+        block_shape: tiles of a block, one number for each dimension of a tile.
+
+    Example:
+        grid = nl.blocks(x, tile_shape=(64, 96), block_shape=(1, 2))  # (2, 3) blocks
+        tile = nl.load(grid[1, 0].data)  # (64, 192)
+    """
     shape = _tile_shape("nl.blocks", source, tile_shape)
     return NkiBlockGrid(*_cut("nl.blocks", source, shape, _sizes("nl.blocks", "block_shape", block_shape)))
 
@@ -316,6 +346,12 @@ def alloc_tiles(
 
     Raises:
         NkiTypeError, NkiValueError, NkiAssertionError: shapes or buffer that do not fit; memory that there is not.
+
+    Example:
+        stored = nl.alloc_tiles(tile_shape=(64, 96), element_shape=x.shape, buffer=nl.sbuf, dtype=x.dtype)
+        source = nl.tiles(x, tile_shape=(64, 96))
+        for i, j in np.ndindex(source.shape):
+            nisa.dma_copy(dst=stored[i, j].data, src=source[i, j].data)
     """
     shape, where = _sizes("nl.alloc_tiles", "tile_shape", tile_shape), _Where(buffer, dtype, address, name)
     return NkiTileGrid(*_allocated("nl.alloc_tiles", shape, (1,) * len(shape), element_shape, where))
@@ -331,7 +367,18 @@ def alloc_blocks(
     address: tuple[int, ...] | None = None,
     name: str = "",
 ) -> NkiBlockGrid:
-    """New, unwritten storage as a grid of blocks: the tiles lie as ``alloc_tiles`` lays them, blocks only group them."""
+    """New, unwritten storage as a grid of blocks: the tiles lie as ``alloc_tiles`` lays them, blocks only group them.
+
+    Args:
+        tile_shape, element_shape, buffer, dtype, address, name: as for ``nl.alloc_tiles``.
+        block_shape: tiles of a block, one number for each dimension of a tile.
+
+    Example:
+        stored = nl.alloc_blocks(tile_shape=(128, 64), block_shape=(1, 2), element_shape=(128, 256),
+                                 buffer=nl.sbuf, dtype=x.dtype)
+        for block in range(2):
+            nisa.dma_copy(dst=stored[0, block].data, src=x[:, 128 * block : 128 * (block + 1)])
+    """
     shape = _sizes("nl.alloc_blocks", "tile_shape", tile_shape)
     groups, where = _sizes("nl.alloc_blocks", "block_shape", block_shape), _Where(buffer, dtype, address, name)
     return NkiBlockGrid(*_allocated("nl.alloc_blocks", shape, groups, element_shape, where))
@@ -353,6 +400,11 @@ def empty_like(
         dtype, buffer: x's when not given.
         transpose_axes: the order of a later ``nisa.dma_transpose`` of the selection into the new tiles, in SBUF.
         address: as for ``nl.ndarray``.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        b = nl.empty_like(a, dtype=nl.bfloat16)
+        nisa.tensor_copy(dst=b, src=a)
     """
     where = _Where(buffer or x.buffer, dtype or x.dtype, address, name)
     if isinstance(x, NkiTensor):

@@ -50,6 +50,14 @@ IN_ORDER = Rule(
     page=_LOOPS,
 )
 
+NESTED = Rule(
+    "lang.nested_dynamic_range",
+    "nl.dynamic_range is not used in the body of another loop at run time",
+    why="the body is built once, and its rounds would have to be known then",
+    fix="nl.fori_loop(lower, upper, body)",
+    page=_LOOPS,
+)
+
 
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int = 1) -> None:
     """``body_fun(i)`` for each i from ``lower`` to ``upper`` (exclusive); the bounds may be known at run time only.
@@ -63,11 +71,19 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int 
     Raises:
         NkiValidationError: a bound of another kind, a step that is not positive, a body that returns something, a loop inside
             of ``nl.no_reorder``.
+
+    Example:
+        def add_column(i):
+            column = nl.load(x.select(dim=1, index=i).expand_dim(1))
+            nisa.tensor_tensor(dst=acc, data1=acc, data2=column, op=nl.add)
+
+        acc = nl.zeros((128, 1), dtype=nl.float32)
+        nl.fori_loop(0, 4, add_column)
     """
     machine = _machine("nl.fori_loop")
     _check_range(machine, "nl.fori_loop", lower, upper, step)
     registers = any(isinstance(bound, VirtualRegister) for bound in (lower, upper))
-    counter: VirtualRegister | NkiScalar = VirtualRegister() if registers else NkiScalar()
+    counter: VirtualRegister | NkiScalar = VirtualRegister(owner="nl.fori_loop") if registers else NkiScalar()
 
     def trace() -> None:
         returned = body_fun(counter)
@@ -93,6 +109,16 @@ def while_loop(init: RuntimeScalar, body_fun: Callable[[Any], RuntimeScalar]) ->
 
     Raises:
         NkiValidationError: ``init``, or what the body returns, is no register; a loop inside of ``nl.no_reorder``.
+
+    Example:
+        left = nl.full((1, 1), 8, dtype=nl.int32)
+
+        def halve(rounds):
+            nisa.tensor_scalar(dst=left, data=left, op0=nl.right_shift, operand0=1)
+            nisa.register_load(dst=rounds, src=left)
+            return rounds
+
+        nl.while_loop(nisa.register_alloc(8), halve)
     """
     machine = _machine("nl.while_loop")
     if not isinstance(init, RuntimeScalar):
@@ -122,14 +148,27 @@ def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Virtu
 
     The frontend of NKI 0.7 has removed it; kernels written for the one before are run, and it is reported.
 
+    Args:
+        start, stop: whole numbers, registers, or 32-bit runtime scalars; one alone is where the loop ends.
+        step: a positive whole number.
+
     Raises:
         NkiValidationError: a bound of another kind, or a step that is not positive.
+
+    Example:
+        def add_one(i):
+            nisa.tensor_scalar(dst=acc, data=acc, op0=nl.add, operand0=1.0)
+
+        acc = nl.zeros((128, 64), dtype=nl.float32)
+        nl.fori_loop(0, 4, add_one)  # instead of nl.dynamic_range(4)
     """
     machine = _machine("nl.dynamic_range")
     lower, upper = (0, start) if stop is None else (start, stop)
     _check_range(machine, "nl.dynamic_range", lower, upper, step)
+    if machine.round is not None:
+        raise _error(machine, NESTED, "nl.dynamic_range inside of a loop's body", "nl.dynamic_range", NkiValidationError)
     machine.found(violation(OLD_FORM, Broken("nl.dynamic_range"), target=machine.core.target))
-    return (VirtualRegister(i, frozen=True) for i in range(int(now(lower)), int(now(upper)), step))
+    return (VirtualRegister(i, frozen=True, owner="nl.dynamic_range") for i in range(int(now(lower)), int(now(upper)), step))
 
 
 class _Body:

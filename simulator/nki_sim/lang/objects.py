@@ -53,7 +53,15 @@ def _has_generated_init(cls: type) -> bool:
 
 
 class NKIObject(metaclass=_KernelObject):
-    """Base of kernel dataclasses and configuration objects: keyword arguments become attributes."""
+    """Base of kernel dataclasses and configuration objects: keyword arguments become attributes.
+
+    Example:
+        class Tiling(nl.NKIObject):
+            rows = 128
+
+        tiling = Tiling(columns=64)
+        tile = nl.load(x[0 : tiling.rows, 0 : tiling.columns])
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         for name, value in kwargs.items():
@@ -61,15 +69,30 @@ class NKIObject(metaclass=_KernelObject):
 
 
 def ds(start: Any, size: int) -> DynamicSlice:
-    """``size`` elements from ``start``, as an index."""
+    """``size`` elements from ``start``, as an index.
+
+    Args:
+        start: a whole number. size: how many elements, known while the kernel is built.
+
+    Example:
+        tile = nl.load(x[:, nl.ds(64, 32)])  # columns 64 to 95
+    """
     return DynamicSlice(start, size)
 
 
 def device_print(print_prefix: str, tensor: NkiTensor) -> None:
     """Print a prefix and a tensor's values now.
 
+    Args:
+        print_prefix: a constant string.
+        tensor: in SBUF or HBM.
+
     Raises:
         NkiValidationError: the tensor is in PSUM, or the prefix is no string.
+
+    Example:
+        a = nl.load(x[0:2, 0:3])
+        nl.device_print("a =", a)
     """
     machine = context.machine()
     subject = "nl.device_print"
@@ -89,7 +112,16 @@ def _deprecated_range(name: str) -> Any:
         return range(start) if stop is None else range(start, stop, step)
 
     iterate.__name__ = iterate.__qualname__ = name
-    iterate.__doc__ = f"Deprecated alias of ``range``: ``{name}(start, stop=None, step=1)``, fully unrolled."
+    iterate.__doc__ = f"""Deprecated alias of ``range``: ``{name}(start, stop=None, step=1)``, fully unrolled.
+
+    Args:
+        start, stop, step: as for ``range``.
+
+    Example:
+        for i in range(4):  # instead of nl.{name}(4)
+            tile = nl.load(x[:, 128 * i : 128 * i + 64])
+        last = nl.copy(tile)
+    """
     return iterate
 
 
@@ -100,7 +132,14 @@ static_range = _deprecated_range("static_range")
 
 @contextmanager
 def no_reorder() -> Iterator[None]:
-    """Keep program order inside the block, as the simulator does anyway. A loop at run time may not start in it."""
+    """Keep program order inside the block, as the simulator does anyway. A loop at run time may not start in it.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        with nl.no_reorder():
+            nisa.tensor_scalar(dst=a, data=a, op0=nl.multiply, operand0=2.0)
+            nisa.tensor_scalar(dst=a, data=a, op0=nl.add, operand0=1.0)
+    """
     machine = context.machine()
     machine.in_order += 1
     try:
@@ -110,40 +149,79 @@ def no_reorder() -> Iterator[None]:
 
 
 def program_id(axis: int = 0) -> int:
-    """Index of this core in the launch grid: 0."""
+    """Index of this core in the launch grid: 0.
+
+    Args:
+        axis: an axis of the grid.
+
+    Example:
+        start = 256 * nl.program_id(axis=0)
+        tile = nl.load(x[:, start : start + 256])
+    """
     context.machine()
     return 0
 
 
 def num_programs(axes: Any = 0) -> int:
-    """Number of cores in the launch grid: 1."""
+    """Number of cores in the launch grid: 1.
+
+    Args:
+        axes: an axis of the grid, or several.
+
+    Example:
+        share = x.shape[1] // nl.num_programs(axes=0)
+        tile = nl.load(x[:, 0:share])
+    """
     context.machine()
     return 1
 
 
 def program_ndim() -> int:
-    """Dimensions of the launch grid: 0, there is no grid on one core."""
+    """Dimensions of the launch grid: 0, there is no grid on one core.
+
+    Example:
+        core = nl.program_id(axis=0) if nl.program_ndim() else 0
+        tile = nl.load(x[:, 256 * core : 256 * (core + 1)])
+    """
     context.machine()
     return 0
 
 
 def is_hbm(buffer: MemoryRegion) -> bool:
-    """Whether the buffer is any kind of HBM."""
+    """Whether the buffer is any kind of HBM.
+
+    Example:
+        a = nl.load(x[:, 0:64]) if nl.is_hbm(x.buffer) else x
+    """
     return buffer in (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
 
 
 def is_on_chip(buffer: MemoryRegion) -> bool:
-    """Whether the buffer is SBUF or PSUM."""
+    """Whether the buffer is SBUF or PSUM.
+
+    Example:
+        a = x if nl.is_on_chip(x.buffer) else nl.load(x[:, 0:64])
+    """
     return buffer.on_chip
 
 
 def is_sbuf(buffer: MemoryRegion) -> bool:
-    """Whether the buffer is SBUF."""
+    """Whether the buffer is SBUF.
+
+    Example:
+        a = nl.zeros((128, 64), dtype=nl.float32, buffer=nl.psum)
+        b = a if nl.is_sbuf(a.buffer) else nl.copy(a)
+    """
     return buffer is MemoryRegion.sbuf
 
 
 def is_psum(buffer: MemoryRegion) -> bool:
-    """Whether the buffer is PSUM."""
+    """Whether the buffer is PSUM.
+
+    Example:
+        acc = nl.zeros((128, 64), dtype=nl.float32, buffer=nl.psum)
+        tile = nl.copy(acc) if nl.is_psum(acc.buffer) else acc
+    """
     return buffer is MemoryRegion.psum
 
 
@@ -156,7 +234,12 @@ TILE_SIZES = Rule(
 
 
 class TileSize:
-    """Hardware tile sizes of the current target: elements, or bytes where the name says so."""
+    """Hardware tile sizes of the current target: elements, or bytes where the name says so.
+
+    Example:
+        rows, columns = nl.tile_size.pmax, nl.tile_size.psum_bank_fmax
+        tile = nl.load(x[0:rows, 0:columns])
+    """
 
     def __call__(self, *_: Any, **__: Any) -> NoReturn:
         what = "nl.tile_size is no function"

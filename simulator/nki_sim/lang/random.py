@@ -54,6 +54,10 @@ def random_seed(seed: NkiTensor) -> None:
 
     Raises:
         NkiValidationError: seed is something else.
+
+    Example:
+        nl.random_seed(nl.full((1, 1), 42, dtype=nl.int32))
+        noise = nl.rand((128, 64), dtype=nl.float32)
     """
     if not isinstance(seed, NkiTensor):
         raise _error(SEED, f"seed is a {type(seed).__name__}", "nl.random_seed", "seed", NkiTypeError)
@@ -67,6 +71,12 @@ def rand(shape: Sequence[int], dtype: Any, buffer: MemoryRegion = MemoryRegion.s
 
     They are below 1 before they are rounded to dtype. On trn3 ``nisa.rand2`` makes them, before that ``nisa.rng`` and two
     ``nisa.tensor_scalar``.
+
+    Args:
+        shape, dtype, buffer, name: as for ``nl.ndarray``.
+
+    Example:
+        noise = nl.rand((128, 64), dtype=nl.float32)
     """
     made, machine = ndarray(shape, dtype, buffer, name), context.machine()
     if machine.core.gen < 4 and generator(engine.vector).seeded:
@@ -107,6 +117,10 @@ def dropout(x: NkiTensor, rate: float | NkiTensor, dtype: Any = None) -> NkiTens
 
     Raises:
         NkiValidationError: rate is something else, or no probability.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        kept = nl.dropout(a, rate=0.25)
     """
     need_tile(x, "nl.dropout")
     if isinstance(rate, NkiTensor):

@@ -75,32 +75,97 @@ def reduce(name: str, subject: str, x: NkiTensor, axis: Axis, dtype: Any, keepdi
 
 
 def sum(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """Sum over the last free dimensions, element after element in float32."""
+    """Sum over the last free dimensions, element after element in float32.
+
+    Args:
+        x: a tile in SBUF or PSUM.
+        axis: the last dimension, or the last few; never 0, the partition axis.
+        dtype: of the result; x's by default.
+        keepdims: leave the reduced dimensions as size 1.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        b = nl.sum(a, axis=1)  # (128, 1)
+    """
     return reduce("add", "nl.sum", x, axis, dtype, keepdims)
 
 
 def max(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """Maximum over the last free dimensions."""
+    """Maximum over the last free dimensions.
+
+    Args:
+        x: a tile in SBUF or PSUM.
+        axis: the last dimension, or the last few; never 0, the partition axis.
+        dtype: of the result; x's by default.
+        keepdims: leave the reduced dimensions as size 1.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        b = nl.max(a, axis=1)  # (128, 1)
+    """
     return reduce("maximum", "nl.max", x, axis, dtype, keepdims)
 
 
 def min(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """Minimum over the last free dimensions."""
+    """Minimum over the last free dimensions.
+
+    Args:
+        x: a tile in SBUF or PSUM.
+        axis: the last dimension, or the last few; never 0, the partition axis.
+        dtype: of the result; x's by default.
+        keepdims: leave the reduced dimensions as size 1.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        b = nl.min(a, axis=1)  # (128, 1)
+    """
     return reduce("minimum", "nl.min", x, axis, dtype, keepdims)
 
 
 def prod(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """Product over the last free dimensions."""
+    """Product over the last free dimensions.
+
+    Args:
+        x: a tile in SBUF or PSUM.
+        axis: the last dimension, or the last few; never 0, the partition axis.
+        dtype: of the result; x's by default.
+        keepdims: leave the reduced dimensions as size 1.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        b = nl.prod(a, axis=1)  # (128, 1)
+    """
     return reduce("multiply", "nl.prod", x, axis, dtype, keepdims)
 
 
 def all(x: NkiTensor, axis: Axis, dtype: Any = None) -> NkiTensor:
-    """1 where all elements over the last free dimensions are non-zero, else 0."""
+    """1 where all elements over the last free dimensions are non-zero, else 0.
+
+    Args:
+        x: a tile in SBUF or PSUM.
+        axis: the last dimension, or the last few; never 0, the partition axis.
+        dtype: of the result; x's by default.
+
+    Example:
+        low = nl.less(nl.load(x[:, 0:64]), 2.0)
+        every = nl.all(low, axis=1)  # (128, 1)
+    """
     return reduce("logical_and", "nl.all", x, axis, dtype, False)
 
 
 def mean(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """Mean over the last free dimensions, computed in float32."""
+    """Mean over the last free dimensions, computed in float32.
+
+    Args:
+        x: a tile in SBUF or PSUM.
+        axis: the last dimension, or the last few; never 0, the partition axis.
+        dtype: of the result; x's by default.
+        keepdims: leave the reduced dimensions as size 1.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        b = nl.mean(a, axis=1)  # (128, 1)
+    """
     total = reduce("add", "nl.mean", x, axis, "float32", keepdims)
     count = math.prod(x.shape[a] for a in axes_of(x, axis, "nl.mean"))
     made = tile(total.shape, result_dtype(x, dtype, "nl.mean"))
@@ -109,7 +174,18 @@ def mean(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) ->
 
 
 def var(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """Variance over the last free dimensions; the result always keeps them as size 1."""
+    """Variance over the last free dimensions; the result always keeps them as size 1.
+
+    Args:
+        x: a tile in SBUF or PSUM.
+        axis: the last dimension, or the last few; never 0, the partition axis.
+        dtype: of the result; x's by default.
+        keepdims: has no effect.
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        b = nl.var(a, axis=1)  # (128, 1)
+    """
     middle = mean(x, axis, "float32", keepdims=True)
     centred = tile(x.shape, "float32")
     isa.tensor_tensor(centred, x, _spread(middle, x.shape), ops.TABLE["subtract"])
@@ -128,7 +204,17 @@ def _spread(column: NkiTensor, shape: tuple[int, ...]) -> NkiTensor:
 
 
 def softmax(x: NkiTensor, axis: Axis = -1, dtype: Any = None) -> NkiTensor:
-    """exp(x - max) / sum over the last free dimensions."""
+    """exp(x - max) / sum over the last free dimensions.
+
+    Args:
+        x: a tile in SBUF or PSUM.
+        axis: the last dimension, or the last few; never 0, the partition axis.
+        dtype: of the result; x's by default.
+
+    Example:
+        scores = nl.load(x[:, 0:64])
+        weights = nl.softmax(scores, axis=1)
+    """
     need_tile(x, "nl.softmax")
     axes = axes_of(x, axis, "nl.softmax")
     shape = _reduced_shape(x, axes, keepdims=True)
@@ -159,7 +245,18 @@ def rms_norm(
     dtype: Any = None,
     compute_dtype: Any = None,
 ) -> NkiTensor:
-    """x / sqrt(sum(x²) / n + epsilon) · w over all free dimensions; w has x's shape, or one row."""
+    """x / sqrt(sum(x²) / n + epsilon) · w over all free dimensions; w has x's shape, or one row.
+
+    Args:
+        x: a tile in SBUF or PSUM.
+        w: the weights, a tile of x's shape or of one row.
+        axis: all free dimensions. n: what the sum of squares is divided by, the elements of a row.
+        dtype: of the result; x's by default. compute_dtype: of the squares; float32 by default.
+
+    Example:
+        a, w = nl.load(x[:, 0:64]), nl.load(x[0:1, 64:128])
+        normed = nl.rms_norm(a, w, axis=1, n=64)
+    """
     need_tile(x, "nl.rms_norm")
     axes = axes_of(x, axis, "nl.rms_norm")
     if axes[0] != 1:
@@ -178,7 +275,16 @@ def rms_norm(
 
 
 def transpose(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """The transpose of a 2-D SBUF tile of at most [128, 128], in PSUM."""
+    """The transpose of a 2-D SBUF tile of at most [128, 128], in PSUM.
+
+    Args:
+        x: a 2-D tile in SBUF.
+        dtype: of the result; x's by default (on trn1 float32).
+
+    Example:
+        a = nl.load(x[:, 0:64])
+        turned = nl.transpose(a)  # (64, 128), in PSUM
+    """
     need_tile(x, "nl.transpose")
     if x.ndim != 2:
         raise fail(TRANSPOSE_2D, f"x is {x.words()}", target=context.core().target, subject="nl.transpose", operand="x")
@@ -188,7 +294,18 @@ def transpose(x: NkiTensor, dtype: Any = None) -> NkiTensor:
 
 
 def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
-    """x.T @ y of SBUF tiles [K, M] and [K, N] with ``transpose_x=True``; float32 in PSUM."""
+    """x.T @ y of SBUF tiles [K, M] and [K, N] with ``transpose_x=True``; float32 in PSUM.
+
+    Args:
+        x: [K, M] in SBUF, K ≤ 128 on partitions, M ≤ 128.
+        y: [K, N] in SBUF, N ≤ 512.
+        transpose_x: True.
+
+    Example:
+        stationary = nl.load(x[:, 0:64])  # [K, M]
+        moving = nl.load(x[:, 64:320])  # [K, N]
+        acc = nl.matmul(stationary, moving, transpose_x=True)  # (64, 256)
+    """
     target = context.core().target
     need_tile(x, "nl.matmul")
     need_tile(y, "nl.matmul")

@@ -1,4 +1,4 @@
-"""``nki.typing``: annotations of kernel arguments. They document; nothing is checked against them."""
+"""``nki.typing``: annotations of kernel arguments. An argument of another shape is reported."""
 
 from __future__ import annotations
 
