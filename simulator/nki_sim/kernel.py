@@ -11,6 +11,7 @@ import inspect
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from nki_sim import context
 from nki_sim.arrays import Incoming, Restore, incoming, is_array, outgoing
 from nki_sim.calls import explain_call
+from nki_sim.config import CompileConfig, Configs, SpecializationConfig
 from nki_sim.dtypes import Array, UnknownDTypeError
 from nki_sim.errors import Broken, Diagnosis, NkiError, NkiTypeError, NkiValidationError, Rule, page, violation
 from nki_sim.hw import NeuronCore, core
@@ -93,6 +95,20 @@ SCHEDULE = Rule(
     fix="give the instructions names: nisa.dma_copy(…, name='load_a')",
     page=page("guides/how-to-scheduling-apis.html"),
 )
+CONFIG = Rule(
+    "kernel.config_type",
+    "compile_config is a nki.compiler.CompileConfig, specialization_config a nki.compiler.SpecializationConfig",
+    fix="@nki.jit(compile_config=nki.compiler.CompileConfig(dead_code_elim=False))",
+    page=_JIT,
+)
+NESTED_CONFIG = Rule(
+    "kernel.nested_config",
+    "a kernel called inside another one has the same configuration",
+    why="both become one program, which is compiled once",
+    fix="leave the inner one's out, or allow it outside: SpecializationConfig(allow_nested_config_override=True)",
+    page=_JIT,
+)
+OTHER_CONFIG = replace(NESTED_CONFIG, enforce="warn")
 REMOVED_OPTION = Rule(
     "kernel.platform_target_removed",
     "nki.jit takes compile_config and specialization_config; platform_target is gone",
@@ -143,10 +159,12 @@ class Kernel:
         function: Callable[..., Any],
         lnc: int | None = None,
         schedule: tuple[tuple[str, tuple[str, ...]], ...] = (),
+        configs: Configs = Configs(),  # noqa: B008 - it is frozen
     ):
         self.function = function
         self.lnc = lnc
         self.schedule = schedule
+        self.configs = configs
         functools.update_wrapper(self, function)
 
     @property
@@ -162,7 +180,7 @@ class Kernel:
         degree = lnc[0] if isinstance(lnc, tuple) and len(lnc) == 1 else lnc
         if isinstance(degree, bool) or not isinstance(degree, (int, np.integer)) or degree not in (1, 2):
             raise NkiValidationError(_diagnosis(LNC_VALUES, f"kernel[{lnc!r}]", core(), self.name))
-        return Kernel(self.function, int(degree), self.schedule)
+        return Kernel(self.function, int(degree), self.schedule, self.configs)
 
     def with_schedule(self, edges: Sequence[tuple[str, str | Sequence[str]]]) -> Kernel:
         """The kernel with an order between named instructions: each consumer runs after its producers.
@@ -177,7 +195,7 @@ class Kernel:
             if not isinstance(consumer, str) or not names or not all(isinstance(n, str) for n in names):
                 raise NkiValidationError(_diagnosis(SCHEDULE, f"edge {edge!r}", core(), self.name))
             pairs.append((consumer, tuple(names)))
-        return Kernel(self.function, self.lnc, tuple(pairs))
+        return Kernel(self.function, self.lnc, tuple(pairs), self.configs)
 
     def _apply_schedule(self, machine: Machine) -> None:
         steps: dict[str, int] = {name: step for step, name in machine.program.names.items()}
@@ -188,6 +206,16 @@ class Kernel:
                 raise NkiValidationError(_diagnosis(SCHEDULE, what, machine.core, self.name))
             machine.dependencies.append((steps[consumer], tuple(steps[n] for n in producers), None))
 
+    def _check_nested(self, machine: Machine) -> None:
+        """A kernel inside another one has its options, unless that one allows others."""
+        option = self.configs.differing(machine.configs)
+        if not option:
+            return
+        if machine.configs.allows_other:
+            machine.found(_diagnosis(OTHER_CONFIG, f"{self.name} has another {option}", machine.core, self.name))
+            return
+        raise NkiValidationError(_diagnosis(NESTED_CONFIG, f"{self.name} has another {option}", machine.core, self.name))
+
     def _check_lnc(self, hw: NeuronCore) -> None:
         if self.lnc is not None and self.lnc not in hw.lnc:
             raise NkiValidationError(_diagnosis(LNC_VALUES, f"kernel[{self.lnc}] on {hw.target}", hw, self.name))
@@ -195,7 +223,9 @@ class Kernel:
             raise NkiValidationError(_diagnosis(LNC_ONE, f"kernel[{self.lnc}]", hw, self.name))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if context.machine_or_none() is not None:
+        machine = context.machine_or_none()
+        if machine is not None:
+            self._check_nested(machine)
             return self.function(*args, **kwargs)
         return self.run(args, kwargs, RunOptions(keep_inputs=False)).result
 
@@ -208,6 +238,7 @@ class Kernel:
         hw, precise = core(options.target), options.stores_precisely
         self._check_lnc(hw)
         machine = Machine(hw, strict=options.strict, precise=precise)
+        machine.configs = self.configs
         bound = self._bind(args, kwargs, hw)
         arrays: list[tuple[NkiTensor, Incoming]] = []
         self._take_in(bound, machine, arrays)
@@ -386,18 +417,20 @@ def _give_out(returned: Any, restore: Restore) -> Any:
 def jit(
     fn: Callable[..., Any] | None = None,
     *,
-    compile_config: Any = None,
-    specialization_config: Any = None,
+    compile_config: CompileConfig | None = None,
+    specialization_config: SpecializationConfig | None = None,
     **kwargs: Any,
 ) -> Any:
     """Make a function a kernel; also as ``@nki.jit(compile_config=…)``.
 
     Args:
         fn: a function whose parameters are tensors in HBM and compile-time values.
-        compile_config, specialization_config: choices of the compiler, which change nothing here.
+        compile_config, specialization_config: of :mod:`nki.compiler`. They change nothing here but whether a kernel called
+            inside this one may have others.
 
     Raises:
-        NkiTypeError: ``platform_target`` is given, which NKI removed. Other unknown options are ignored with a warning.
+        NkiTypeError: a configuration is of another class, or ``platform_target`` is given, which NKI removed.
+            Other unknown options are ignored with a warning.
 
     Example:
         import nki
@@ -412,10 +445,16 @@ def jit(
         raise NkiTypeError(_diagnosis(REMOVED_OPTION, "unexpected option platform_target", core(), "nki.jit"))
     if kwargs:  # documented as ignored; public kernels still pass mode= and debugging switches
         warnings.warn(f"nki.jit ignores {', '.join(kwargs)}", DeprecationWarning, stacklevel=2)
-    del compile_config, specialization_config  # scheduling and allocation choices of the compiler
-    if fn is None:
-        return jit
-    return fn if isinstance(fn, Kernel) else Kernel(fn)
+    for name, given, kind in (("compile_config", compile_config, CompileConfig),
+                              ("specialization_config", specialization_config, SpecializationConfig)):  # fmt: skip
+        if given is not None and not isinstance(given, kind):
+            raise NkiTypeError(_diagnosis(CONFIG, f"{name} is a {type(given).__name__}", core(), "nki.jit"))
+    configs = Configs(compile_config, specialization_config)
+
+    def decorate(function: Kernel | Callable[..., Any]) -> Kernel:
+        return function if isinstance(function, Kernel) else Kernel(function, configs=configs)
+
+    return decorate if fn is None else decorate(fn)
 
 
 def simulate(kernel: Kernel | Callable[..., Any]) -> Callable[..., Any]:

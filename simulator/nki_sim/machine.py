@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_sim.config import Configs
 from nki_sim.dtypes import Array, DType
 from nki_sim.errors import (
     Broken,
@@ -30,9 +31,11 @@ from nki_sim.errors import (
 )
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ComputeInstruction, Instruction, OperandSpec, free, partitions
+from nki_sim.isa.dma_copy import dma_copy
 from nki_sim.isa.enums import dependency, oob_mode
 from nki_sim.isa.indirection import OUT_OF_RANGE as OUT_OF_FREE_DIMENSION
 from nki_sim.isa.indirection import base_of, chosen, group_of, index_of, is_indirect, reaching
+from nki_sim.isa.tensor_copy import tensor_copy
 from nki_sim.memory import FULL, NONE, Allocation, Memory, MemoryRegion, Storage
 from nki_sim.ops import UnknownOperatorError
 from nki_sim.program import ABSENT, SCALAR, Plan, Program, Slot
@@ -111,6 +114,8 @@ class Machine:
         self.program = Program()
         self.program.allocations = self.memory.allocations
         self.report = Report()
+        self.configs = Configs()
+        """The options of the kernel that runs."""
         self.constants: dict[int, Array] = {}
         """Values of the constants in HBM, by allocation number."""
         self.registers: dict[str, Any] = {}
@@ -156,6 +161,13 @@ class Machine:
         self._alive = [r for r in self._alive if r() is not None]
         self._alive.append(weakref.ref(made))
         return len(self._alive)
+
+    def assign(self, dst: NkiTensor, value: NkiTensor) -> None:
+        """``t[…] = value``: the copy that reaches both."""
+        if dst.on_chip and value.on_chip:
+            tensor_copy(dst=dst, src=value)
+        else:
+            dma_copy(dst=dst, src=value)
 
     # -- issue -------------------------------------------------------------------------------------------------------
 

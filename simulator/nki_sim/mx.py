@@ -83,13 +83,25 @@ def unpack(packed: Array, dtype: str) -> Array:
     return np.take(_values(dtype), elements(packed, dtype).view(np.uint8))
 
 
+@cache
+def _nearest(dtype: str) -> Array:
+    """The byte nearest to each bfloat16 number, of 8-bit elements."""
+    with np.errstate(all="ignore"):
+        numbers = np.arange(1 << 16, dtype=np.uint16).view(ml_dtypes.bfloat16).astype(np.float32)
+        return np.asarray(numbers.astype(ELEMENTS[dtype].storage).view(np.uint8))
+
+
 def pack(values: Array, dtype: str) -> Array:
     """float32 values, four along the last axis, rounded to nearest even and packed; the opposite of :func:`unpack`."""
     element = ELEMENTS[dtype]
-    bits = values.astype(element.storage).view(np.uint8)
     if element.bits == 8:
-        return bits.view(np.uint32)[..., 0]
-    return np.asarray(np.bitwise_or.reduce((bits & 15).astype(np.uint16) << _NIBBLES, axis=-1))
+        # Cut to 8 bits, the last of which says whether anything was cut off: as good as all bits for rounding to 3 or 4.
+        bits = np.ascontiguousarray(values).view(np.uint32)
+        short = (bits >> 16).astype(np.uint16)
+        short |= bits.astype(np.uint16) != 0
+        return np.take(_nearest(dtype), short).view(np.uint32)[..., 0]
+    nibbles = values.astype(element.storage).view(np.uint8) & 15
+    return np.asarray(np.bitwise_or.reduce(nibbles.astype(np.uint16) << _NIBBLES, axis=-1))
 
 
 def scale_values(scales: Array) -> Array:
@@ -105,11 +117,17 @@ def store_scales(dst: Array, scales: Array) -> None:
         dst.view(np.uint8)[...] = scales
 
 
+def _times(values: Array, scales: Array, out: Array | None = None) -> Array:
+    """(P, F, 4) elements times the (P / 8, F) factors of their blocks."""
+    rows = np.repeat(scales, PACK, axis=1)[:, None, :]
+    into = None if out is None else out.reshape(-1, BLOCK, rows.shape[2])
+    product: Array = np.multiply(values.reshape(-1, BLOCK, rows.shape[2]), rows, out=into)
+    return product.reshape(values.shape)
+
+
 def scaled(values: Array, scales: Array) -> Array:
     """Multiply (P, F, 4) elements by the (P / 8, F) scales of their blocks, in place."""
-    blocks = values.reshape(-1, BLOCK, *values.shape[1:])
-    blocks *= scales[:, None, :, None]
-    return values
+    return _times(values, scales, out=values)
 
 
 def quantize(values: Array, dtype: str) -> tuple[Array, Array]:
@@ -121,14 +139,13 @@ def quantize(values: Array, dtype: str) -> tuple[Array, Array]:
     gives the largest scale, 2^127, and saturates as finite values do that are too large.
     """
     element = ELEMENTS[dtype]
-    rows, columns, _ = values.shape
-    blocks = values.reshape(-1, BLOCK, columns, PACK)
-    amax = np.maximum.reduce(np.maximum.reduce(np.abs(blocks), axis=1), axis=2)
+    columns = values.shape[1]
+    lanes = np.maximum.reduce(np.abs(values).reshape(-1, BLOCK, columns * PACK), axis=1)
+    amax = np.maximum.reduce(lanes.reshape(-1, columns, PACK), axis=2)
     exponent = np.frexp(amax)[1] - 1  # floor(log2), subnormal numbers included
     scales = np.clip(exponent - (element.emax - 1) + BIAS, 0, NAN_SCALE - 1)
     scales[amax == 0] = 0
     scales[np.isinf(amax)] = NAN_SCALE - 1
     scales[np.isnan(amax)] = NAN_SCALE
-    quotients = blocks * INVERSES[scales][:, None, :, None]
-    limited = np.clip(quotients, -element.largest, element.largest)
-    return pack(limited.reshape(rows, columns, PACK), dtype), scales.astype(np.uint8)
+    quotients = _times(values, INVERSES[scales])
+    return pack(np.clip(quotients, -element.largest, element.largest), dtype), scales.astype(np.uint8)

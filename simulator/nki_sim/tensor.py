@@ -158,7 +158,7 @@ DTYPE = Rule(
 )
 VALUE_STYLE = Rule(
     "lang.isa_dst_required",
-    "instructions write their dst; a tile has no arithmetic and no item assignment of its own",
+    "instructions write their dst; a tile has no arithmetic of its own, and only tensors are assigned to parts of it",
     page=page("migration/index.html"),
 )
 
@@ -1016,11 +1016,19 @@ class NkiTensor:
         """
         return self.dynamic is not None
 
-    # -- what Python would otherwise do in silence --------------------------------------------------------------------
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """``t[key] = value``: copy another tensor there; ``nisa.tensor_copy`` on chip, ``nisa.dma_copy`` to or from HBM.
 
-    def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        fix = "nisa.tensor_copy(dst=t[…], src=…) on chip, nisa.dma_copy(dst=t[…], src=…) to or from HBM"
-        raise self._error(VALUE_STYLE, "assignment to a part of a tensor", NkiTypeError, fix=fix)
+        Raises:
+            NkiTypeError: the value is no tensor.
+        """
+        if not isinstance(value, NkiTensor):
+            fix = "a number: nisa.memset(dst=t[…], value=…); what an instruction computes goes to its dst: dst=t[…]"
+            what = f"assignment of a {type(value).__name__} to a part of a tensor"
+            raise self._error(VALUE_STYLE, what, NkiTypeError, fix=fix)
+        context.machine().assign(self[key], value)
+
+    # -- what Python would otherwise do in silence --------------------------------------------------------------------
 
     def _no_arithmetic(self, symbol: str, operator: str) -> NoReturn:
         fix = (

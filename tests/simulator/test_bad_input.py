@@ -246,6 +246,27 @@ def test_the_mode_of_jit_is_ignored_with_a_warning():
 def test_jit_with_configurations():
     made = nki.jit(compile_config=nki.compiler.CompileConfig())(lambda x: st(ld(x)))
     np.testing.assert_array_equal(made(X), X)
+    with pytest.raises(TypeError, match="compile_config is a dict") as caught:
+        nki.jit(compile_config={})(lambda x: x)
+    assert caught.value.diagnosis.rule.id == "kernel.config_type"
+
+
+@pytest.mark.parametrize("option", ["compile_config", "specialization_config"])
+def test_a_kernel_in_a_kernel_with_another_configuration(option):
+    other = {
+        "compile_config": nki.compiler.CompileConfig(dead_code_elim=False),
+        "specialization_config": nki.compiler.SpecializationConfig(allow_nested_config_override=True),
+    }[option]
+    inner = nki.jit(lambda x: st(ld(x)), **{option: other})
+    same = nki.jit(lambda x: inner(x), **{option: other})
+    np.testing.assert_array_equal(same(X), X)
+    outer = nki.jit(lambda x: inner(x))
+    refuses(lambda: outer(X), "kernel.nested_config")
+    loose = nki.compiler.SpecializationConfig(allow_nested_config_override=True)
+    tolerant = nki.jit(lambda x: inner(x), specialization_config=loose)
+    if option == "compile_config":
+        with pytest.warns(nki_sim.NkiWarning, match="another compile_config"):
+            np.testing.assert_array_equal(tolerant(X), X)
 
 
 @pytest.mark.parametrize("n", [0, 3, -1, 1.0, "1", True, (1, 1), None])

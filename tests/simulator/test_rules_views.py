@@ -446,15 +446,6 @@ def _(bad):
 
 @book.breaks("lang.isa_dst_required", error=NkiTypeError)
 def _(bad):
-    t, u = x(16, 8), sb(16, 8)
-    if bad:
-        u[:, 0:4] = t[:, 0:4]
-    nisa.tensor_copy(dst=u, src=t)
-    return u, v(16, 8)
-
-
-@book.breaks("lang.isa_dst_required", error=NkiTypeError)
-def _(bad):
     t = x(16, 8)
     return (2.0 * t if bad else nl.multiply(t, 2.0)), 2 * v(16, 8)
 

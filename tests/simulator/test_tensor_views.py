@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from kernels import hb, ld, sb, st
+from kernels import hb, ld, ps, sb, st
 from references import STORED, random, run, same
 
 
@@ -305,3 +305,45 @@ def test_printing_a_tile_shows_its_values_now(capsys):
     run(kernel, np.array([[1.5, 2.5]], np.float32))
     out = capsys.readouterr().out
     assert "sbuf float32 [1 × 2]" in out and "[[1.5 2.5]]" in out
+
+
+# -- assignment -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_tensor_assigned_to_a_part_is_copied_there():
+    def kernel(x):
+        tile, acc, out = nl.ndarray((16, 8), dtype=nl.float32, buffer=nl.sbuf), ps(16, 4), hb(16, 12)
+        tile[:, 0:4] = x[:, 4:8]  # from HBM
+        acc[...] = tile[:, 0:4]  # SBUF to PSUM
+        tile[:, 4:8] = acc
+        out[:, 0:8] = tile  # to HBM
+        out[0:16, 8:12] = out[:, 0:4]
+        return out
+
+    data = np.arange(128, dtype=np.float32).reshape(16, 8)
+    done = nki_sim.run(kernel, data, strict=True)
+    np.testing.assert_array_equal(done.result, np.tile(data[:, 4:8], 3))
+    assert [step.instruction for step in done.program] == ["dma_copy", "tensor_copy", "tensor_copy", "dma_copy", "dma_copy"]
+
+
+@pytest.mark.parametrize("value", [0.0, np.zeros((16, 8), np.float32), None])
+def test_only_tensors_are_assigned(value):
+    def kernel(x):
+        tile = nl.load(x)
+        tile[:, 0:8] = value
+        return x
+
+    with pytest.raises(TypeError, match=r"nisa\.memset") as caught:
+        nki_sim.run(kernel, np.ones((16, 8), np.float32))
+    assert caught.value.diagnosis.rule.id == "lang.isa_dst_required"
+    assert "tile[:, 0:8]" in str(caught.value)
+
+
+def test_what_is_assigned_fits():
+    def kernel(x):
+        tile = nl.load(x)
+        tile[:, 0:7] = tile
+        return x
+
+    with pytest.raises(nki_sim.NkiValidationError, match="elements per partition differ"):
+        nki_sim.run(kernel, np.ones((16, 8), np.float32))

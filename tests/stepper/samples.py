@@ -43,7 +43,7 @@ def hostile(x: Any) -> Any:
     """Tensors with names that must not become markup."""
     tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf, name=HOSTILE)
     nisa.dma_copy(dst=tile, src=x)
-    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm, name=HOSTILE)  # </script><b>
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm, name=f"{HOSTILE} 2")  # </script><b>
     nisa.dma_copy(dst=out, src=tile)
     return out
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import numbers
 from typing import Any, ClassVar
 
+import numpy as np
+
 from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, immediate, instruction, write
 from nki_sim.isa.cost import at_least, elements
 from nki_sim.isa.enums import engine as Engine  # noqa: N812
+from nki_sim.isa.values import storer
 from nki_sim.tensor import NkiTensor
 
 _PAGE = isa_page("memset")
@@ -73,6 +76,10 @@ class memset(ComputeInstruction):
         return at_least(elements(self, "dst") / (2 if halved else 1))
 
     def body(self, core: NeuronCore) -> Body:
+        if self.dst.info.name == "tfloat32":
+            store = storer(self.dst)
+            return lambda dst, value: store(dst, np.full(dst.shape, value, np.float32))
+
         def fill(dst: Array, value: Any) -> None:
             dst[...] = value
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any
 
 import numpy as np
 
-from nki_sim.dtypes import Array
+from nki_sim.dtypes import Array, write_float32, write_integers
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, instruction, read, scalar_or_tile, update
@@ -85,11 +86,19 @@ class tensor_copy_predicated(ComputeInstruction):
         return at_least(elements(self, "dst") * (1 if in_psum else 2))
 
     def body(self, core: NeuronCore) -> Body:
-        shape, reverse, tile = self.dst.shape, self.reverse_pred, isinstance(self.src, NkiTensor)
+        shape, reverse, tile, info = self.dst.shape, self.reverse_pred, isinstance(self.src, NkiTensor), self.dst.info
+
+        def converted(number: Any, like: Array) -> Array:
+            """A scalar as one element of dst: whole numbers exactly, others from float32 as everywhere."""
+            one = np.empty(1, like.dtype)
+            if isinstance(number, numbers.Integral):
+                write_integers(one, info, np.array([int(number)]))
+            else:
+                write_float32(one, info, np.array([number], np.float32))
+            return one
 
         def copy(dst: Array, src: Any, predicate: Array) -> None:
             chosen = predicate.reshape(shape).astype(bool) != reverse
-            values = src.reshape(shape) if tile else np.asarray(src).astype(dst.dtype)
-            np.copyto(dst, values, where=chosen)
+            np.copyto(dst, src.reshape(shape) if tile else converted(src, dst), where=chosen)
 
         return copy

@@ -23,6 +23,7 @@ from nki_sim.tensor import NkiTensor
 _PAGE = isa_page("tensor_scalar")
 _WORDS = ("int32", "uint32")
 _INTEGER_OPS = ("add", "subtract", "multiply")
+_TRUTHS = ops.COMPARISONS | {"logical_and", "logical_or", "logical_xor"}
 _SCALAR_ENGINE = (("multiply", "add"), ("multiply", None), ("add", None))
 
 
@@ -251,6 +252,8 @@ def stage(op: Operator | None, reverse: bool) -> Any:
     assert compute is not None
     if op.arity == 1:
         return lambda x, _: compute(x)
+    if op.name in _TRUTHS:  # NumPy's bool is no float32 to the stage that follows
+        return (lambda x, y: compute(y, x).astype(np.float32)) if reverse else (lambda x, y: compute(x, y).astype(np.float32))
     return (lambda x, y: compute(y, x)) if reverse else compute
 
 

@@ -1,4 +1,4 @@
-"""``nki.compiler``: options of the compiler. Accepted, and without effect on what the simulator computes."""
+"""``nki.compiler``: options of the compiler; they change nothing that the simulator computes."""
 
 from nki_sim.config import AddressRotation, CompileConfig, SpecializationConfig
 from nki_sim.hints import module_getattr
