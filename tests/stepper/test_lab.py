@@ -44,7 +44,7 @@ lhsT, rhs = np.ones((256, 72), np.float32), np.ones((256, 200), np.float32)
 """
 
 
-TUTORIAL = Path(__file__).parents[2] / "tutorials" / "03_watch_a_matmul.ipynb"
+TUTORIAL = Path(__file__).parents[2] / "tutorials" / "04_watch_a_matmul.ipynb"
 HOUSES = {"jupyterlab": "lab/tree/{name}", "notebook": "notebooks/{name}"}
 """Module that serves notebooks, and where it shows one."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
@@ -17,6 +19,8 @@ _PAGE = isa_page("nc_transpose")
 @instruction
 class nc_transpose(ComputeInstruction):
     """``dst[f, p] = data[p, f]``, all free dimensions of ``data`` taken as one.
+
+    Bit by bit, but on trn1's Tensor Engine, where NaN and infinity make NaN of the other elements of their row of ``dst``.
 
     Args:
         dst: [F, P]; in PSUM on the Tensor Engine, SBUF or PSUM on the Vector Engine. Same dtype as ``data``.
@@ -125,4 +129,17 @@ class nc_transpose(ComputeInstruction):
         def transpose(dst: Array, data: Array) -> None:
             dst[...] = data.reshape(p, f).T.reshape(shape)
 
-        return transpose
+        if core.gen > 2 or self.resolve_engine(core) is Engine.vector or not self.data.info.is_float:
+            return transpose
+
+        def multiply(dst: Array, data: Array) -> None:
+            # trn1 multiplies by an identity matrix: NaN and infinity times the zeros of it are NaN in the rest of the row
+            turned = data.reshape(p, f).astype(np.float32).T
+            special = ~np.isfinite(turned)
+            if special.any():
+                others = special.sum(axis=1, keepdims=True) > special
+                dst[...] = np.where(others, np.float32(np.nan), turned).reshape(shape)
+            else:
+                transpose(dst, data)
+
+        return multiply
