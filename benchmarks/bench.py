@@ -64,6 +64,67 @@ def rmsnorm(x, w):
     return out
 
 
+@nki.jit
+def attention(q, k, v):
+    """softmax(q k^T / sqrt(d)) v, one head: q and k come as [d, sequence], v as [sequence, d]."""
+    d, length = q.shape
+    out = nl.ndarray((length, d), dtype=q.dtype, buffer=nl.shared_hbm)
+    eye = nl.ndarray((128, 128), dtype=q.dtype, buffer=nl.sbuf)
+    nl.shared_identity_matrix(128, dst=eye)
+    keys = nl.load(k)
+    values = [nl.load(v[j * 128 : (j + 1) * 128, :]) for j in range(length // 128)]
+    for i in range(length // 128):
+        query = nl.load(q[:, i * 128 : (i + 1) * 128])
+        scores = nl.ndarray((128, length), dtype=nl.float32, buffer=nl.sbuf)
+        for j in range(length // 512):
+            part = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
+            nisa.nc_matmul(dst=part, stationary=query, moving=keys[:, j * 512 : (j + 1) * 512])
+            nisa.tensor_copy(dst=scores[:, j * 512 : (j + 1) * 512], src=part)
+        lowest, total, inverse = (nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf) for _ in range(3))
+        nisa.tensor_reduce(dst=lowest, op=nl.maximum, data=scores, axis=(1,), negate=True)
+        nisa.tensor_scalar(dst=lowest, data=lowest, op0=nl.multiply, operand0=d**-0.5)
+        nisa.activation(dst=scores, op=nl.exp, data=scores, bias=lowest, scale=d**-0.5, reduce_op=nl.add, reduce_res=total,
+                        reduce_cmd=nisa.reduce_cmd.reset_reduce)  # fmt: skip
+        nisa.reciprocal(dst=inverse, data=total)
+        acc = nl.ndarray((128, d), dtype=nl.float32, buffer=nl.psum)
+        for j in range(length // 128):
+            turned = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.psum)
+            nisa.nc_matmul(dst=turned, stationary=scores[:, j * 128 : (j + 1) * 128], moving=eye)
+            weights = nl.ndarray((128, 128), dtype=q.dtype, buffer=nl.sbuf)
+            nisa.tensor_copy(dst=weights, src=turned)
+            nisa.nc_matmul(dst=acc, stationary=weights, moving=values[j], accumulate=(j > 0))
+        tile = nl.ndarray((128, d), dtype=q.dtype, buffer=nl.sbuf)
+        nisa.tensor_scalar(dst=tile, data=acc, op0=nl.multiply, operand0=inverse)
+        nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128, :], src=tile)
+    return out
+
+
+@nki.jit
+def many(x):
+    """100 000 instructions on small tiles."""
+    a, b = nl.load(x), nl.load(x)
+    for _ in range(33_333):
+        nisa.tensor_scalar(dst=b, data=a, op0=nl.multiply, operand0=0.5)
+        nisa.tensor_tensor(dst=a, data1=a, data2=b, op=nl.subtract)
+        nisa.tensor_copy(dst=b, src=a)
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, a)
+    return out
+
+
+def numpy_attention(q: Any, k: Any, v: Any) -> Any:
+    return numpy_softmax((q.T @ k) * np.float32(q.shape[0] ** -0.5)) @ v
+
+
+def numpy_many(x: Any) -> Any:
+    a, b = x.copy(), x.copy()
+    for _ in range(33_333):
+        np.multiply(a, np.float32(0.5), out=b)
+        np.subtract(a, b, out=a)
+        np.copyto(b, a)
+    return a
+
+
 def numpy_matmul(a: Any, b: Any) -> Any:
     return (a.astype(np.float32).T @ b.astype(np.float32)).astype(a.dtype)
 
@@ -115,12 +176,18 @@ def pairs() -> list[Pair]:
     a, b = rng.standard_normal((2, 1024, 1024)).astype(np.float32)
     low = [v.astype(ml_dtypes.bfloat16) for v in (a, b)]
     w = rng.standard_normal((1, 1024)).astype(np.float32)
+    q, k, v = rng.standard_normal((3, 2048, 128)).astype(np.float32)
+    heads, small = (np.ascontiguousarray(q.T), np.ascontiguousarray(k.T), v), rng.standard_normal((32, 64)).astype(np.float32)
     return [
         Pair("matmul 1024³ fp32", lambda: nki_sim.run(matmul, a, b), lambda: numpy_matmul(a, b)),
         Pair("matmul 1024³ fp32, against its tile loop in NumPy", lambda: nki_sim.run(matmul, a, b), lambda: tile_loop(a, b)),
         Pair("matmul 1024³ bf16", lambda: nki_sim.run(matmul, *low), lambda: numpy_matmul(*low)),
         Pair("softmax 1024×1024", lambda: nki_sim.run(softmax, a), lambda: numpy_softmax(a)),
         Pair("rmsnorm 1024×1024", lambda: nki_sim.run(rmsnorm, a, w), lambda: numpy_rmsnorm(a, w)),
+        Pair(
+            "attention forward, sequence 2048, d 128", lambda: nki_sim.run(attention, *heads), lambda: numpy_attention(*heads)
+        ),
+        Pair("100 000 instructions on 32×64 tiles", lambda: nki_sim.run(many, small), lambda: numpy_many(small)),
     ]
 
 
