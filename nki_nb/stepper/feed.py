@@ -23,6 +23,7 @@ from nki_sim.trace import Replay
 from threadpoolctl import ThreadpoolController
 
 from nki_nb.stepper.folding import folds
+from nki_nb.stepper.moves import moves
 from nki_nb.stepper.packing import pack, pack_counts
 from nki_nb.stepper.places import Places
 from nki_nb.stepper.touches import Touches
@@ -148,6 +149,10 @@ class Feed:
             "cycles": step.plan.cycles,
         }
 
+    def moves(self, index: int) -> list[dict[str, Any]]:
+        """What a step gathers, scatters, shuffles, scans or selects."""
+        return moves(self.run.program[index], self.replay)
+
     def look(self, index: int, element: Any = None) -> dict[str, Any]:
         """One instruction with all that its picture needs, in one answer.
 
@@ -160,7 +165,7 @@ class Feed:
         values: list[dict[str, Any]] = [
             {"operand": k, "after": after, "matrix": self.operand(index, k, after=after)} for k, after in wanted
         ]
-        found = {**self.step(index), "values": values}
+        found = {**self.step(index), "moves": self.moves(index), "values": values}
         if plan.instruction in MATMULS:
             rows, columns = next(v["matrix"]["shown"] for v in values if v["after"])
             row, column = element or (rows, columns)

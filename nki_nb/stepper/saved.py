@@ -137,7 +137,7 @@ def _details(feed: Feed, order: list[int], kept: _Kept) -> dict[int, dict[str, A
     """Details of steps, in at most half of what is left."""
     floor, found = kept.left // 2, {}
     for i in order:
-        detail = feed.step(i)
+        detail = feed.step(i) | {"moves": feed.moves(i)}
         if not kept.spend(detail) or kept.left < floor:
             break
         found[i] = detail

@@ -582,7 +582,8 @@ def _slot(name: str, access: str, tile: NkiTensor) -> Slot:
     """An operand's place in a plan; of an indirect view all that it may pick from."""
     seen = base_of(tile)
     gathers = tile.dynamic is not None and tile.dynamic.kind in ("vector", "indirect")
-    return Slot(name, access, seen.shape, seen.strides, seen.dtype, seen.info.itemsize, seen.on_chip, gathers)
+    picked = tile.shape[1] if is_indirect(tile) else 0
+    return Slot(name, access, seen.shape, seen.strides, seen.dtype, seen.info.itemsize, seen.on_chip, gathers, picked)
 
 
 def _hashable(value: Any) -> Any:

@@ -40,7 +40,9 @@ class Slot:
     itemsize: int = 0
     on_chip: bool = False
     gathers: bool = False
-    """Whether a column of indices picks its rows at run time."""
+    """Whether indices pick its rows, or its elements, at run time."""
+    picked: int = 0
+    """Of an indirect view: how many elements per partition."""
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ import { formatBytes, formatFewBytes, formatTime, formatValue, plural } from "./
 import { operandNamed, valuesOf } from "./operands.js";
 import { valueAt } from "./packing.js";
 import { patternWords, sample } from "./patterns.js";
+import { wirePicture } from "./wires.js";
 
 /** @typedef {import("./viewer.js").Viewer} Viewer */
 
@@ -106,39 +107,16 @@ async function valueFigures(viewer, detail, src, dst) {
  */
 function indexPicture(viewer, detail, operand, index, values) {
   const all = values ? Array.from(values.values, (_, i) => valueAt(values, i)) : [];
-  const picked = all.slice(0, MOST_LINES);
   const rows = viewer.overview.allocations[operand.allocation].shape[0];
   const outside = (/** @type {number} */ row) => row < 0 || row >= rows;
+  const picked = all.slice(0, MOST_LINES);
   const gather = index.name === "src_index";
-  const skips = picked.some(outside);
-  const room = { row: skips ? 190 : 60, lane: skips ? 100 : 60 };
-  const left = gather ? room.row : room.lane;
-  const right = left + 130;
-  const width = room.row + 130 + room.lane;
-  const sorted = [...new Set(picked)].sort((a, b) => a - b);
-  const y = (/** @type {number} */ place) => 16 + place * 15;
-  const picture = shape("svg", { viewBox: `0 0 ${width} ${y(picked.length)}`, class: "order indices", role: "img",
-    style: `max-width:${width}px`, "aria-label": `rows that ${index.label} picks` });
-  const [rowX, laneX] = gather ? [left, right] : [right, left];
-  /** @param {number} x @param {number} place @param {boolean} bad @param {string} words */
-  const label = (x, place, bad, words) => {
-    const side = x === left ? { x: x - 8, class: "axis side" } : { x: x + 8, class: "axis side start" };
-    return shape("text", { x: side.x, y: y(place) + 4, class: bad ? `${side.class} outside` : side.class }, words);
-  };
-  picture.append(shape("line", { x1: rowX, x2: rowX, y1: y(0) - 6, y2: y(sorted.length - 1) + 6, class: "cut" }));
-  sorted.forEach((row, place) => {
-    const bad = outside(row);
-    picture.append(label(rowX, place, bad, bad ? `row ${formatValue(row, "int32")}: out of range` : `row ${row}`));
-    if (bad) picture.append(shape("path", { d: `M${rowX - 4} ${y(place) - 4}l8 8m0-8l-8 8`, class: "wire outside" }));
-  });
-  picked.forEach((row, lane) => {
-    const bad = outside(row);
-    picture.append(label(laneX, lane, bad, bad ? `lane ${lane}: skipped` : `lane ${lane}`),
-      shape("line", { x1: laneX, y1: y(lane), x2: rowX, y2: y(sorted.indexOf(row)), class: bad ? "wire outside" : "wire" }));
-  });
   const skipped = all.filter(outside).length;
   const words = [`${index.label} picks rows of ${operand.label}`];
   if (skipped) words.push(`${plural(skipped, "row")} out of range skipped`);
   if (all.length > picked.length) words.push(`first ${picked.length} of ${all.length} lanes`);
-  return element("figure", { class: "pattern" }, picture, element("figcaption", {}, words.join(" · ")));
+  const near = picked.map((row) => ({ place: row, words: outside(row) ? `row ${formatValue(row, "int32")}: out of range` : `row ${row}`, state: outside(row) ? "outside" : "" }));
+  const far = picked.map((row, lane) => ({ place: lane, words: outside(row) ? `lane ${lane}: skipped` : `lane ${lane}`, state: outside(row) ? "outside" : "" }));
+  const wires = picked.map((_, i) => ({ from: gather ? near[i] : far[i], to: gather ? far[i] : near[i], state: near[i].state }));
+  return wirePicture({ label: `rows that ${index.label} picks`, caption: words.join(" · "), wires });
 }

@@ -4,6 +4,7 @@
 import { magnitude } from "./colours.js";
 import { element } from "./dom.js";
 import { heatmap } from "./heatmap.js";
+import { movePictures } from "./moves_view.js";
 import { tensorsOf, valuesOf } from "./operands.js";
 
 /** @typedef {import("./viewer.js").Viewer} Viewer */
@@ -19,7 +20,7 @@ export async function elementwiseView(viewer, detail) {
   ]);
   const reads = inputs.map((o, i) => heatmap({ label: o.label, caption: o.name, matrix: read[i], kind: "read" }));
   const writes = outputs.map((o, i) => beforeAndAfter(viewer, o, before[i], after[i]));
-  return [element("div", { class: "figures" }, ...reads), ...writes, parameters(detail)];
+  return [...movePictures(detail), element("div", { class: "figures" }, ...reads), ...writes, parameters(detail)];
 }
 
 /**

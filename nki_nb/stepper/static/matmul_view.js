@@ -5,6 +5,7 @@ import { magnitude } from "./colours.js";
 import { element } from "./dom.js";
 import { heatmap } from "./heatmap.js";
 import { formatBits, formatValue } from "./numbers.js";
+import { movePictures } from "./moves_view.js";
 import { operandNamed, valuesOf } from "./operands.js";
 
 /** @typedef {import("./viewer.js").Viewer} Viewer */
@@ -31,6 +32,7 @@ export async function matmulView(viewer, detail) {
   const unwritten = !viewer.overview.written(detail.index, dst.allocation);
   const bank = Math.floor(placed(viewer, dst) / viewer.overview.memory.bank_bytes);
   return [
+    ...movePictures(detail),
     element("div", { class: "figures operands" },
       heatmap({ label: stationary.label, caption: "stationary [K, M]", matrix: weights, kind: "read" }),
       heatmap({ label: moving.label, caption: "moving [K, N]", matrix: data, kind: "read" })),
