@@ -3,6 +3,7 @@
 import importlib
 from pathlib import Path
 
+import nki_sim
 import pytest
 import rules
 from documented import ELSEWHERE, UNCHECKED
@@ -17,6 +18,14 @@ def broken_by_cases():
     for path in HERE.glob("test_rules_*.py"):
         importlib.import_module(path.stem)
     return {case.rule for case in EVERY}
+
+
+def broken_and_loaded():
+    """All cases of all modules."""
+    for path in HERE.glob("test_*.py"):
+        if "book.breaks" in path.read_text(encoding="utf-8"):
+            importlib.import_module(path.stem)
+    return list(EVERY)
 
 
 def test_every_rule_has_a_kernel_that_breaks_it():
@@ -52,3 +61,17 @@ def test_rules_are_told_completely(name):
     for rule in INSTRUCTIONS[name].rules():
         assert rule.words and rule.gens and set(rule.gens) <= {2, 3, 4}, rule
         assert rule.page.startswith("https://"), rule
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, id=f"{c.rule}:{c.body.__code__.co_firstlineno}") for c in broken_and_loaded()]
+)
+def test_a_rule_that_is_enforced_is_on_the_page_of_what_enforced_it(case):
+    with pytest.raises(nki_sim.NkiValidationError) as caught:
+        case.run(case.on[0], bad=True)
+    diagnosis = caught.value.diagnosis
+    page = reference.find(diagnosis.instruction) or reference.find("NkiTensor")  # a view names its tensor
+    shown = {rule.id for rule in page.rules}
+    assert diagnosis.rule.id in shown or diagnosis.rule.id in {r.id for e in reference.entries().values() for r in e.rules}
+    if diagnosis.instruction in INSTRUCTIONS:
+        assert diagnosis.rule.id in shown
