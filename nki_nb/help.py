@@ -159,7 +159,7 @@ def _head(words: str) -> str:
 
 
 def _pre(text: str) -> str:
-    return f'<pre style="white-space:pre-wrap">{escape(text)}</pre>'
+    return f'<pre style="white-space:pre-wrap">{_code(text)}</pre>'
 
 
 def _table(rows: list[list[str]]) -> str:
