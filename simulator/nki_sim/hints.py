@@ -84,7 +84,6 @@ HINTS: dict[str, dict[str, str]] = {
 }
 
 LATER: dict[str, tuple[str, ...]] = {
-    "nki.isa": ("core_barrier", "sendrecv"),
     "nki": ("collectives",),
 }  # fmt: skip
 """Names of the public API that the simulator does not have yet."""

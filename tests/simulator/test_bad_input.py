@@ -401,7 +401,7 @@ def test_a_name_that_the_api_does_not_have(module, name, instead):
 
 def test_names_that_are_not_simulated_yet_are_told_apart():
     with pytest.raises(AttributeError, match="not simulated yet"):
-        nisa.core_barrier  # noqa: B018
+        nki.collectives  # noqa: B018
 
 
 def test_a_wrong_name_in_a_kernel_points_at_its_line():

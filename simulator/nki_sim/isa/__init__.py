@@ -8,6 +8,7 @@ from nki_sim.isa.affine_select import affine_select
 from nki_sim.isa.base import Instruction
 from nki_sim.isa.bn_aggr import bn_aggr
 from nki_sim.isa.bn_stats import bn_stats
+from nki_sim.isa.core_barrier import core_barrier
 from nki_sim.isa.dma_compute import dma_compute
 from nki_sim.isa.dma_copy import dma_copy
 from nki_sim.isa.dma_transpose import dma_transpose
@@ -34,6 +35,7 @@ from nki_sim.isa.rng import rng
 from nki_sim.isa.rng_state import rand_get_state, rand_set_state, set_rng_seed
 from nki_sim.isa.scalar_tensor_tensor import scalar_tensor_tensor
 from nki_sim.isa.select_reduce import select_reduce
+from nki_sim.isa.sendrecv import sendrecv
 from nki_sim.isa.sequence_bounds import sequence_bounds
 from nki_sim.isa.tensor_copy import tensor_copy
 from nki_sim.isa.tensor_copy_predicated import tensor_copy_predicated
@@ -55,6 +57,7 @@ INSTRUCTIONS: dict[str, type[Instruction]] = {
         affine_select,
         bn_aggr,
         bn_stats,
+        core_barrier,
         dma_compute,
         dma_copy,
         dma_transpose,
@@ -86,6 +89,7 @@ INSTRUCTIONS: dict[str, type[Instruction]] = {
         scalar_store,
         scalar_tensor_tensor,
         select_reduce,
+        sendrecv,
         sequence_bounds,
         set_rng_seed,
         tensor_copy,
@@ -111,6 +115,7 @@ __all__ = [
     "affine_select",
     "bn_aggr",
     "bn_stats",
+    "core_barrier",
     "dma_compute",
     "dma_copy",
     "dma_transpose",
@@ -142,6 +147,7 @@ __all__ = [
     "scalar_store",
     "scalar_tensor_tensor",
     "select_reduce",
+    "sendrecv",
     "sequence_bounds",
     "set_rng_seed",
     "tensor_copy",

@@ -11,7 +11,7 @@ from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import SBUF, Body, ComputeInstruction, free, instruction, partitions, read, write
 from nki_sim.isa.cost import elements, gpsimd
 from nki_sim.isa.enums import engine
-from nki_sim.isa.values import loader, storer
+from nki_sim.isa.values import integer_loader, loader, storer
 from nki_sim.tensor import NkiTensor
 
 _PAGE = isa_page("sequence_bounds")
@@ -72,7 +72,8 @@ class sequence_bounds(ComputeInstruction):
 
     def body(self, core: NeuronCore) -> Body:
         n, machine = free(self.segment_ids), context.machine()
-        load, store, at = loader(self.segment_ids, (n,)), storer(self.dst), np.arange(n)
+        exact = integer_loader if self.segment_ids.info.is_integer else loader  # float32 does not tell large ids apart
+        load, store, at = exact(self.segment_ids, (n,)), storer(self.dst), np.arange(n)
 
         def bounds(dst: Array, segment_ids: Array) -> None:
             ids = load(segment_ids)
