@@ -33,7 +33,7 @@ class Help:
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EntryHelp(Help):
     """A page of the reference."""
 
@@ -68,7 +68,7 @@ class EntryHelp(Help):
         return "".join(parts)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RuleHelp(Help):
     """One or more rules."""
 
@@ -89,7 +89,7 @@ class RuleHelp(Help):
         return "".join(parts)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Hits(Help):
     """What a search found, the best first."""
 

@@ -356,7 +356,7 @@ class Machine:
                 fix = "tensors belong to one run: allocate or load it in this kernel"
                 raise self.error(ins, NOT_A_TILE, Broken(f"{name} is a tensor of another kernel run", name, fix=fix))
             if value.buffer not in spec.spaces:
-                found = Broken(*_wrong_space(name, value)) if spec.spaces else Broken(f"{name} is a tile", name)
+                found = Broken(*_wrong_space(name, value, spec)) if spec.spaces else Broken(f"{name} is a tile", name)
                 self.broken(ins, type(ins).space_rule(name), found)
             return
         optional = value is None and (spec.none or getattr(type(ins), name, ...) is None)
@@ -547,8 +547,13 @@ def _exception(wanted: type[Exception] | None) -> type[NkiError]:
     return {TypeError: NkiTypeError, AssertionError: NkiAssertionError}.get(wanted, NkiValidationError)
 
 
-def _wrong_space(name: str, tile: NkiTensor) -> tuple[str, str, str]:
+def _wrong_space(name: str, tile: NkiTensor, spec: OperandSpec) -> tuple[str, str, str]:
+    """What is wrong with an operand's memory: in words, the operand, and the way out."""
     where = {"sbuf": "SBUF", "psum": "PSUM"}.get(tile.buffer.value, "HBM")
+    if spec.access != "read":
+        fix = f"allocate it with buffer=nl.{spec.spaces[0].value}"
+        store = ", and store that: nisa.dma_copy(dst=…, src=<tile>)" if where == "HBM" else ""
+        return f"{name} is in {where}", name, fix + store
     fix = {
         "HBM": "bring it to SBUF first: nisa.dma_copy(dst=<sbuf tile>, src=…)",
         "PSUM": "nisa.tensor_copy(dst=<sbuf tile>, src=…) to SBUF first",

@@ -95,6 +95,14 @@ def test_what_a_user_typed_is_escaped() -> None:
     assert "script" not in read(hits._repr_html_()).tags
 
 
+def test_a_terminal_shows_text() -> None:
+    from IPython.lib.pretty import pretty
+
+    for asked in ("nl.load", "nc_matmul.k_equal", "gathers"):
+        found = look_up(asked)
+        assert pretty(found) == str(found)
+
+
 def test_names_are_those_that_can_be_looked_up() -> None:
     assert {"nc_matmul", "load", "nisa.nc_matmul", "NkiTensor.ap", "hw.partition_dim_le_128"} <= set(names())
     for name in names():
