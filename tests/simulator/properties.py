@@ -27,7 +27,7 @@ BY_NAME |= {"float8_e5m2_x4": np.uint32, "float8_e4m3fn_x4": np.uint32, "float4_
 GENERATION = {"trn1": 2, "trn2": 3, "trn3": 4}
 
 targets = some.sampled_from(TARGETS)
-dtypes = some.sampled_from(DTYPES)
+dtypes = some.sampled_from([*DTYPES, *["float32"] * 4])
 buffers = some.sampled_from(["sbuf", "sbuf", "psum"])
 seeds = some.integers(0, 2**32 - 1)
 
@@ -156,8 +156,10 @@ def contents(generator, shape, dtype, kind="special"):
         if kind == "special":
             bits = generator.integers(0, 2**32, n).astype(np.uint32)
             anything = np.where(np.isnan(bits.view(F)), bits | 1 << 22, bits).view(F)  # quiet NaNs, with any payload
-            mixed = np.where(generator.random(n) < 0.5, generator.choice(np.array(SPECIAL, F), n), anything)
-            made = np.where(generator.random(n) < 0.5, made, mixed)
+            tail = 1 << 22 - generator.choice(np.array([2, 3, 7, 10]), n)  # half a unit of a dtype's mantissa
+            halves = (made.view(np.uint32) & ~(2 * tail - 1) | tail).astype(np.uint32).view(F)
+            odd = [generator.choice(np.array(SPECIAL, F), n), anything, halves, made]
+            made = np.choose(generator.integers(0, 5, n) % 4, odd)
         with np.errstate(all="ignore"):
             made = made.astype(storage)
         if dtype == "tfloat32":

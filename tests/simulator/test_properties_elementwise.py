@@ -5,11 +5,13 @@ import math
 
 import nki.isa as nisa
 import nki.language as nl
+import nki_sim
 import numpy as np
 import properties as pr
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as some
+from kernels import ld, sb, st
 from nki.isa import engine, reduce_cmd
 from properties import BINARY, BITS, BY_NAME, FLOATS, INTEGERS, F, Tile, cast, columns, equal, execute, extents, tiles, tried
 
@@ -62,7 +64,7 @@ def results(draw, *inputs, dtype=None, buffer=None):
 
 
 @given(data=some.data(), target=pr.targets, size=extents())
-@tried(150)
+@tried(120)
 def test_tensor_copy(data, target, size):
     on = data.draw(some.sampled_from([engine.unknown, engine.vector, engine.gpsimd, *[engine.scalar] * (target != "trn1")]))
     where = "sbuf" if on is engine.gpsimd else None
@@ -104,7 +106,7 @@ def test_reciprocal(data, target, size):
 
 
 @given(data=some.data(), target=pr.targets, size=extents())
-@tried(180)
+@tried(150)
 def test_tensor_tensor(data, target, size):
     operators = pr.binary(target)
     op = data.draw(some.sampled_from(list(operators)))
@@ -220,7 +222,7 @@ def is_unary(op):
 
 
 @given(data=some.data(), target=pr.targets, size=extents())
-@tried(200)
+@tried(150)
 def test_tensor_scalar(data, target, size):
     operators = stages(target)
     on = data.draw(some.sampled_from([engine.unknown, engine.vector, *[engine.scalar] * (target != "trn1")]))
@@ -332,7 +334,7 @@ def test_rsqrt_within_2_ulp(data, target, size):
 
 
 @given(data=some.data(), target=pr.targets, size=extents())
-@tried(150)
+@tried(100)
 def test_scalar_tensor_tensor(data, target, size):
     operators = stages(target)
     op0, op1 = data.draw(some.sampled_from(list(operators))), data.draw(some.sampled_from(list(pr.binary(target))))
@@ -353,6 +355,59 @@ def test_scalar_tensor_tensor(data, target, size):
 
     (got,) = execute(issue, [dst, a, operand0, b], [dst], target)
     equal(got, every(dst, want), zeros_count(op0, op1))
+
+
+NUMBERS = [1.0, 0.0, -0.0, 2.0, 0.5, -3.0, math.inf, 1]
+ONE_NUMBER = {  # an instruction with one scalar that is a compile-time number, and what it gives for an element
+    "activation scale": (lambda d, s, c: nisa.activation(dst=d, op=nl.copy, data=s, scale=c), lambda x, c: F(x * c)),
+    "activation bias": (lambda d, s, c: nisa.activation(dst=d, op=nl.abs, data=s, bias=c), lambda x, c: F(abs(F(x + c)))),
+    "memset": (lambda d, s, c: nisa.memset(dst=d, value=c), lambda x, c: c),
+    "scalar_tensor_tensor": (
+        lambda d, s, c: nisa.scalar_tensor_tensor(dst=d, data=s, op0=nl.multiply, operand0=c, op1=nl.add, operand1=s),
+        lambda x, c: F(F(x * c) + x),
+    ),
+    "tensor_copy_predicated": (
+        lambda d, s, c: nisa.tensor_copy_predicated(dst=d, src=c, predicate=s.view(nl.uint32), reverse_pred=True),
+        lambda x, c: c,  # x is zero there
+    ),
+    "tensor_scalar": (lambda d, s, c: nisa.tensor_scalar(dst=d, data=s, op0=nl.subtract, operand0=c), lambda x, c: F(x - c)),
+    "tensor_scalar second": (
+        lambda d, s, c: nisa.tensor_scalar(dst=d, data=s, op0=nl.add, operand0=1.0, op1=nl.multiply, operand1=c),
+        lambda x, c: F(F(x + F(1)) * c),
+    ),
+    "tensor_scalar_reduce": (
+        lambda d, s, c: nisa.tensor_scalar_reduce(dst=d, data=s, op0=nl.add, operand0=c, reduce_op=nl.add),
+        lambda x, c: F(x + c),
+    ),
+    "affine_select": (
+        lambda d, s, c: nisa.affine_select(dst=d, pattern=[[1, 3]], channel_multiplier=0, on_true_tile=s, on_false_value=c,
+                                           cmp_op=nl.less),
+        lambda x, c: c,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ONE_NUMBER)
+@given(numbers=some.lists(some.sampled_from(NUMBERS), min_size=2, max_size=5), seed=pr.seeds,
+       target=some.sampled_from(["trn2", "trn3"]))  # fmt: skip
+@tried(10)
+def test_each_step_has_its_own_number(name, numbers, seed, target):
+    """The same instruction over and over, on tiles of one shape, with one number after the other."""
+    issue, f = ONE_NUMBER[name]
+    x = pr.contents(np.random.default_rng(seed), (2, 3), "float32", "special")
+    if name == "tensor_copy_predicated":
+        x = np.zeros_like(x)
+
+    def kernel(x):
+        t, out = ld(x), sb(2, 3 * len(numbers))
+        nisa.memset(dst=out, value=7.0)
+        for k, number in enumerate(numbers):
+            issue(out[:, 3 * k : 3 * k + 3], t, number)
+        return st(out)
+
+    with np.errstate(all="ignore"):
+        want = np.array([[f(v, F(number)) for number in numbers for v in row] for row in x], F)
+    equal(nki_sim.run(kernel, x, target=target, strict=True).result, want)
 
 
 # --- predicates ------------------------------------------------------------------------------------------------------
@@ -385,7 +440,7 @@ def test_tensor_copy_predicated(data, target, size, dtype, reverse):
 
 
 @given(data=some.data(), target=pr.targets, size=extents(), reverse=some.booleans())
-@tried(90)
+@tried(60)
 def test_select_reduce(data, target, size, reverse):
     """One to three instructions in a chain, whose maximum is kept in float32."""
     steps, lane = [], data.draw(some.sampled_from(pr.starts(size[0])))  # the registers are those of on_true's partitions
@@ -523,7 +578,7 @@ def scaled(draw, size, target, op, first=None):
 
 
 @given(data=some.data(), target=pr.targets, size=extents(), op=some.sampled_from(list(EXACT)))
-@tried(150)
+@tried(100)
 def test_activation(data, target, size, op):
     """One to three instructions, with a sum in the registers element after element, then instruction after instruction."""
     commands = data.draw(some.sampled_from([[reduce_cmd.idle], [reduce_cmd.reset_reduce],

@@ -102,7 +102,7 @@ def by_dma(value, dtype):
 
 
 @given(data=some.data(), target=pr.targets, n=some.sampled_from([1, 2, 6, 12, 24]))
-@tried(180)
+@tried(130)
 def test_dma_copy(data, target, n):
     src = data.draw(anywhere(n, data.draw(pr.dtypes)))
     dst = data.draw(anywhere(n, data.draw(some.sampled_from([src.dtype, data.draw(pr.dtypes)])), repeats=False))
@@ -120,7 +120,7 @@ INDICES = ["int32", "uint32"]
 
 
 @given(data=some.data(), target=pr.targets, rows=some.integers(1, 12), gather=some.booleans(), skip=some.booleans())
-@tried(140)
+@tried(90)
 def test_dma_copy_of_chosen_rows(data, target, rows, gather, skip):
     """Row i of the gather, or of the scatter, is row index[i] of the table; one outside is skipped where that is asked for."""
     free = data.draw(some.sampled_from([(5,), (3, 2), (1,), (2, 2, 2)]))
@@ -331,7 +331,7 @@ def test_nc_stream_shuffle(data, target, dtype, quadrants, n):
 
 
 @given(data=some.data(), target=pr.targets, size=extents(), count=some.integers(1, 8), dtype=pr.dtypes)
-@tried(100)
+@tried(70)
 def test_nc_n_gather(data, target, size, count, dtype):
     rows, n = size
     count = min(count, 3) if rows > 32 else count
@@ -401,7 +401,7 @@ def test_max8(data, target, kind, n, rows):
 
 
 @given(data=some.data(), target=pr.targets, kind=kinds)
-@tried(60)
+@tried(40)
 def test_nc_find_index8(data, target, kind):
     src, wanted = data.draw(eights(target, kind))
     dtype = data.draw(some.sampled_from(["uint16", "uint32"]))
@@ -419,7 +419,7 @@ def test_nc_find_index8(data, target, kind):
 
 
 @given(data=some.data(), target=pr.targets, kind=kinds, imm=some.sampled_from([-math.inf, 0.0, 2.5, 1e6]))
-@tried(60)
+@tried(40)
 def test_nc_match_replace8(data, target, kind, imm):
     """The last value takes its place first."""
     src, wanted = data.draw(eights(target, kind))
