@@ -1,4 +1,4 @@
-"""The command line: ``nki-nb tour``, ``lab``, ``run FILE.py::kernel``, ``info``, ``help NAME``.
+"""The command line: ``nki-nb tour``, ``lab``, ``run FILE.py::kernel``, ``grade NOTEBOOK``, ``info``, ``help NAME``.
 
 Exit codes: 0 fine, 1 the kernel broke a limit or a check failed, 2 the command cannot be understood.
 """
@@ -22,6 +22,7 @@ from nki_sim.hw import ALIASES, core
 from nki_sim.kernel import as_kernel
 
 from nki_nb import __version__, save_html, tour
+from nki_nb.exercise.grading import Limits, NotebookError, grade
 from nki_nb.files import KernelNotFoundError, find_kernel
 from nki_nb.help import look_up
 from nki_nb.info import Info
@@ -34,14 +35,14 @@ FINE, BROKEN, USAGE = 0, 1, 2
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     options = _parser().parse_args(argv)
-    commands = {"tour": _tour, "lab": _lab, "run": _run, "info": _info, "help": _help}
+    commands = {"tour": _tour, "lab": _lab, "run": _run, "grade": _grade, "info": _info, "help": _help}
     try:
         core(getattr(options, "target", None))
     except ValueError as error:
         return _misused(error)
     try:
         return commands[options.command](options)
-    except (SpecError, KernelNotFoundError) as error:
+    except (SpecError, KernelNotFoundError, NotebookError) as error:
         return _misused(error)
     except BrokenPipeError:  # nobody reads on, as with `nki-nb tour | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -62,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_target(shown)
     commands.add_parser("lab", help="open JupyterLab on the tutorials")
     _add_run(commands.add_parser("run", help="run a kernel of a file and print its report"))
+    _add_grade(commands.add_parser("grade", help="run a notebook of exercises with limits, and check its kernels"))
     _add_target(commands.add_parser("info", help="what is simulated: generations, memories, limits"))
     told = commands.add_parser("help", help="an instruction, a function, a rule, or what a word finds")
     told.add_argument("name", nargs="+", metavar="NAME", help="nc_matmul, nl.load, nc_matmul.k_equal, transpose")
@@ -81,6 +83,15 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print report and diagnosis as one JSON object")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page on which the run is stepped through")
     _add_target(parser)
+
+
+def _add_grade(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("notebook", type=Path, metavar="NOTEBOOK.ipynb")
+    parser.add_argument("--json", action="store_true", help="print the results as one JSON object")
+    parser.add_argument("--exercises", metavar="FILE.py", help="a file or module: all of its exercises count, and no others")
+    parser.add_argument("--seed", type=int, default=0, help="of the inputs; default: %(default)s")
+    parser.add_argument("--time-limit", type=float, default=Limits.seconds, metavar="S", help="seconds; default: %(default)s")
+    parser.add_argument("--memory-limit", type=int, default=Limits.megabytes, metavar="MB", help="default: %(default)s")
 
 
 # -- commands --------------------------------------------------------------------------------------------------------
@@ -107,6 +118,16 @@ def _run(options: argparse.Namespace) -> int:
     report = Report.of(run)
     print(json.dumps({"report": report.as_dict(), "diagnosis": None}, indent=2) if options.json else report)
     return FINE
+
+
+def _grade(options: argparse.Namespace) -> int:
+    try:
+        limits = Limits(options.time_limit, options.memory_limit)
+    except ValueError as error:
+        return _misused(error)
+    graded = grade(options.notebook, limits, options.exercises, options.seed)
+    print(json.dumps(graded.as_dict(), indent=2) if options.json else graded)
+    return FINE if graded.ok else BROKEN
 
 
 def _tour(options: argparse.Namespace) -> int:
