@@ -6,8 +6,9 @@ this package turns what happened into reports, diagnoses and pictures.
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import nki_sim
 
@@ -16,7 +17,21 @@ if TYPE_CHECKING:
     from nki_sim.errors import Diagnosis, NkiError
     from nki_sim.run import Run
 
+    from nki_nb.instructions import save_instructions
+    from nki_nb.pftrace import save_perfetto
+    from nki_nb.plots import plot_memory, plot_roofline, plot_timeline
     from nki_nb.stepper.widget import StepperWidget
+    from nki_nb.sweeps import sweep
+
+_LAZY = {
+    "plot_memory": "nki_nb.plots",
+    "plot_roofline": "nki_nb.plots",
+    "plot_timeline": "nki_nb.plots",
+    "save_instructions": "nki_nb.instructions",
+    "save_perfetto": "nki_nb.pftrace",
+    "sweep": "nki_nb.sweeps",
+}
+"""What is imported when it is first asked for: ``%load_ext`` must not wait for it."""
 
 __version__ = nki_sim.__version__
 
@@ -34,6 +49,12 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
     from nki_nb import extension
 
     extension.unregister(shell)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)
 
 
 def view(run: Run | NkiError, step: int | None = None) -> StepperWidget:
@@ -79,4 +100,15 @@ def _run_and_failure(run: Run | NkiError) -> tuple[Run, Diagnosis | None]:
     return run.run, run.diagnosis
 
 
-__all__ = ["load_ipython_extension", "save_html", "unload_ipython_extension", "view"]
+__all__ = [
+    "load_ipython_extension",
+    "plot_memory",
+    "plot_roofline",
+    "plot_timeline",
+    "save_html",
+    "save_instructions",
+    "save_perfetto",
+    "sweep",
+    "unload_ipython_extension",
+    "view",
+]

@@ -1,4 +1,5 @@
-"""The command line: ``nki-nb tour``, ``lab``, ``run FILE.py::kernel``, ``grade NOTEBOOK``, ``info``, ``help NAME``.
+"""The command line: ``nki-nb tour``, ``lab [NOTEBOOK]``, ``run`` and ``profile FILE.py::kernel``, ``grade NOTEBOOK``, ``info``,
+``help NAME``.
 
 Exit codes: 0 fine, 1 the kernel broke a limit or a check failed, 2 the command cannot be understood.
 """
@@ -23,11 +24,13 @@ from nki_sim.kernel import as_kernel
 
 from nki_nb import __version__, save_html, tour
 from nki_nb.exercise.grading import Limits, NotebookError, grade
+from nki_nb.extras import MissingExtraError
 from nki_nb.files import KernelNotFoundError, find_kernel
 from nki_nb.help import look_up
 from nki_nb.info import Info
+from nki_nb.profile_view import ProfileView, add_order, export
 from nki_nb.report import Report
-from nki_nb.specs import FORMS, SpecError, read_arguments
+from nki_nb.specs import FORMS, SHAPE_FORMS, SpecError, read_arguments, read_shapes
 
 FINE, BROKEN, USAGE = 0, 1, 2
 
@@ -35,7 +38,7 @@ FINE, BROKEN, USAGE = 0, 1, 2
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     options = _parser().parse_args(argv)
-    commands = {"tour": _tour, "lab": _lab, "run": _run, "grade": _grade, "info": _info, "help": _help}
+    commands = {"tour": _tour, "lab": _lab, "run": _run, "profile": _profile, "grade": _grade, "info": _info, "help": _help}
     try:
         core(getattr(options, "target", None))
     except ValueError as error:
@@ -49,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BROKEN
 
 
-def _misused(error: Exception) -> int:
+def _misused(error: Exception | str) -> int:
     print(f"nki-nb: {error}", file=sys.stderr)
     return USAGE
 
@@ -61,8 +64,10 @@ def _parser() -> argparse.ArgumentParser:
     shown = commands.add_parser("tour", help="run two kernels, print their reports, write a page with the pictures")
     shown.add_argument("--output", type=Path, default=Path("nki-tour.html"), metavar="FILE", help="default: %(default)s")
     _add_target(shown)
-    commands.add_parser("lab", help="open JupyterLab on the tutorials")
+    opened = commands.add_parser("lab", help="open JupyterLab on the tutorials, or on one of them")
+    opened.add_argument("notebook", nargs="?", metavar="NAME.ipynb", help="a tutorial; default: the folder with all of them")
     _add_run(commands.add_parser("run", help="run a kernel of a file and print its report"))
+    _add_profile(commands.add_parser("profile", help="estimate a kernel's time from the shapes of its arguments"))
     _add_grade(commands.add_parser("grade", help="run a notebook of exercises with limits, and check its kernels"))
     _add_target(commands.add_parser("info", help="what is simulated: generations, memories, limits"))
     told = commands.add_parser("help", help="an instruction, a function, a rule, or what a word finds")
@@ -82,6 +87,16 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fp32", action="store_true", help="store low-precision floats as fp32")
     parser.add_argument("--json", action="store_true", help="print report and diagnosis as one JSON object")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page on which the run is stepped through")
+    _add_target(parser)
+
+
+def _add_profile(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kernel", metavar="FILE.py::kernel")
+    parser.add_argument("--arg", action="append", default=[], metavar="NAME=VALUE", help=f"{SHAPE_FORMS}; may be repeated")
+    add_order(parser)
+    parser.add_argument("--json", action="store_true", help="print profile, findings and diagnosis as one JSON object")
+    for name, what in (("perfetto", "a trace for ui.perfetto.dev"), ("csv", "all instructions"), ("parquet", "the same")):
+        parser.add_argument(f"--{name}", type=Path, metavar="FILE", help=f"also write {what}")
     _add_target(parser)
 
 
@@ -120,6 +135,30 @@ def _run(options: argparse.Namespace) -> int:
     return FINE
 
 
+def _profile(options: argparse.Namespace) -> int:
+    nki_sim.install()
+    shapes = read_shapes(options.arg)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NkiWarning)
+            chosen = nki_sim.RunOptions(target=options.target, keep_inputs=False, dry=True)
+            told = as_kernel(find_kernel(options.kernel)).run((), shapes, chosen).profile(options.order)
+    except NkiError as error:
+        diagnosis = {"error": type(error).__name__, **error.diagnosis.as_dict()}
+        broken = json.dumps({"profile": None, "findings": [], "diagnosis": diagnosis}, indent=2)
+        print(broken if options.json else f"{type(error).__name__}: {error}")
+        return BROKEN
+    try:
+        export(told, options.perfetto, options.csv, options.parquet)
+    except MissingExtraError as error:
+        return _misused(error)
+    except OSError as error:
+        return _misused(f"cannot write {error.filename}: {error.strerror}")
+    view = ProfileView(told)
+    print(json.dumps({**view.as_dict(), "diagnosis": None}, indent=2) if options.json else view)
+    return FINE
+
+
 def _grade(options: argparse.Namespace) -> int:
     try:
         limits = Limits(options.time_limit, options.memory_limit)
@@ -139,11 +178,18 @@ def _tour(options: argparse.Namespace) -> int:
     return FINE if all(report.ok for report in reports) else BROKEN
 
 
-def _lab(_: argparse.Namespace) -> int:
+def _lab(options: argparse.Namespace) -> int:
     if importlib.util.find_spec("jupyterlab") is None:
         print('nki-nb: JupyterLab is not installed: python -m pip install "nki-nb[lab]"', file=sys.stderr)
         return USAGE
-    return subprocess.call([sys.executable, "-m", "jupyterlab", str(tutorials())])
+    opened = folder = tutorials()
+    if options.notebook is not None:
+        opened = folder / f"{Path(options.notebook).stem}.ipynb"
+        if not opened.is_file():
+            known = ", ".join(sorted(path.name for path in folder.glob("*.ipynb")))
+            print(f"nki-nb: no tutorial {options.notebook}: one of {known}", file=sys.stderr)
+            return USAGE
+    return subprocess.call([sys.executable, "-m", "jupyterlab", str(opened)])
 
 
 def _info(options: argparse.Namespace) -> int:

@@ -7,9 +7,10 @@ from typing import Any
 
 from nki_nb import help as reference_help
 from nki_nb.drawing import VIEW_NAMES
+from nki_nb.profile_view import ORDERS
 
 OPTIONS = ("--target", "--lnc", "--check", "--rtol", "--atol", "--view", "--fp32", "--strict", "--no-run")
-COMMANDS = ("target", "info", "last", "help", "reset")
+COMMANDS = ("target", "info", "last", "profile", "help", "reset")
 TARGETS = ("trn1", "trn2", "trn3")
 
 
@@ -19,7 +20,13 @@ def complete(shell: Any, event: SimpleNamespace) -> list[str]:
     if event.text_until_cursor[-1:] not in ("", " "):
         words = words[:-1]
     previous = words[-1] if words else ""
-    values = {"--target": TARGETS, "--view": VIEW_NAMES, "target": TARGETS}
+    values = {
+        "--target": TARGETS,
+        "--view": VIEW_NAMES,
+        "target": TARGETS,
+        "profile": ("--order", "--json"),
+        "--order": tuple(ORDERS),
+    }
     if event.command == "%nki":
         if previous == "help":
             return sorted(reference_help.names())

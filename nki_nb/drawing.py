@@ -10,8 +10,9 @@ from nki_sim.run import Run
 
 from nki_nb.memory_map import memory_map
 from nki_nb.program_listing import program_listing
+from nki_nb.timeline_view import timeline
 
-VIEWS: dict[str, Callable[[Run], str]] = {"memory": memory_map, "program": program_listing}
+VIEWS: dict[str, Callable[[Run], str]] = {"memory": memory_map, "program": program_listing, "timeline": timeline}
 """The pictures that ``--view`` offers."""
 
 STEP = "step"

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from nki_sim.errors import NkiError, NkiWarning
 from nki_sim.run import Run
+from nki_sim.timing import Profile
 
 from nki_nb import completion
 from nki_nb.check import CheckError
 from nki_nb.diagnosis import DiagnosisView, offered
 from nki_nb.magic import NkiMagics
+from nki_nb.profile_view import ProfileView
 from nki_nb.report import as_report
 from nki_nb.shell import display
 
@@ -26,8 +28,9 @@ def register(shell: Any) -> None:
     shell.set_hook("complete_command", completion.complete, str_key="%%nki")
     shell.set_hook("complete_command", completion.complete, str_key="%nki")
     shell.set_custom_exc((NkiError, NkiWarning, CheckError), show_error)
-    for mime, show in RUN_DISPLAY.items():
-        shell.display_formatter.formatters[mime].for_type(Run, show)
+    for kind, displays in DISPLAYS.items():
+        for mime, show in displays.items():
+            shell.display_formatter.formatters[mime].for_type(kind, show)
 
 
 def unregister(shell: Any) -> None:
@@ -36,18 +39,25 @@ def unregister(shell: Any) -> None:
     magics = manager.registry.pop(NkiMagics.__name__, None)
     if isinstance(magics, NkiMagics):
         magics.forget_target()
-    for kind in ("line", "cell"):
-        manager.magics[kind].pop("nki", None)
+    for where in ("line", "cell"):
+        manager.magics[where].pop("nki", None)
     shell.set_custom_exc((), None)
-    for mime in RUN_DISPLAY:
-        shell.display_formatter.formatters[mime].pop(Run, None)
+    for kind, displays in DISPLAYS.items():
+        for mime in displays:
+            shell.display_formatter.formatters[mime].pop(kind, None)
 
 
-RUN_DISPLAY: dict[str, Callable[..., Any]] = {
-    "text/plain": lambda run, printer, cycle: printer.text(str(as_report(run))),
-    "text/html": lambda run: as_report(run)._repr_html_(),
+DISPLAYS: dict[type, dict[str, Callable[..., Any]]] = {
+    Run: {
+        "text/plain": lambda run, printer, cycle: printer.text(str(as_report(run))),
+        "text/html": lambda run: as_report(run)._repr_html_(),
+    },
+    Profile: {
+        "text/plain": lambda profile, printer, cycle: printer.text(str(ProfileView(profile))),
+        "text/html": lambda profile: ProfileView(profile).as_html(),
+    },
 }
-"""How a run that a plain cell made with ``nki_sim.run`` displays."""
+"""How a run or a profile that a plain cell made with ``nki_sim`` displays."""
 
 
 def show_error(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics
 from nki_sim.hw import ALIASES, TARGET_VARIABLE, NeuronCore, core
+from nki_sim.timing import Profile
 
 from nki_nb import help as reference_help
 from nki_nb import info
@@ -19,6 +21,7 @@ from nki_nb.drawing import STEP, VIEW_NAMES, Picture
 from nki_nb.execute import execute
 from nki_nb.line import Call, LineError, split_words
 from nki_nb.lintview import LintReport
+from nki_nb.profile_view import OptionError, ProfileView, read_options
 from nki_nb.report import Report
 from nki_nb.shell import argument, cell_magic, display, line_magic, magic_arguments, magics_class
 
@@ -109,12 +112,13 @@ class NkiMagics(Magics):
     # -- %nki --------------------------------------------------------------------------------------------------------
 
     @line_magic("nki")
-    def command(self, line: str) -> Report | info.Info | reference_help.Help | None:
-        """The session: %nki target [GEN], %nki info, %nki last, %nki help NAME, %nki reset, %nki c = kernel(a, b).
+    def command(self, line: str) -> Report | Profile | info.Info | reference_help.Help | None:
+        """The session: %nki target [GEN], info, last, profile, help NAME, reset, or a call: c = kernel(a, b).
 
         target  the NeuronCore generation for this session, or without GEN, which one it is
         info    what is simulated: generations, memories, limits, and which numbers are not documented
         last    the last run again; ``run = %nki last`` keeps it, with its program and memory map
+        profile the last run in the profiler's terms, and what that says; --order compiler|program, --json
         help    an instruction or function: operands, engine, cost, limits; a rule by its id; else what a word finds
         reset   forget the last run and the session's target
 
@@ -125,6 +129,7 @@ class NkiMagics(Magics):
             "target": self._target,
             "info": self._info,
             "last": self._last,
+            "profile": self._profile,
             "help": self._help,
             "reset": self._reset,
         }
@@ -147,6 +152,17 @@ class NkiMagics(Magics):
         if self.last is None:
             raise UsageError("nothing has run yet: start a cell with %%nki c = kernel(a, b)")
         return self.last
+
+    def _profile(self, line: str) -> Profile | None:
+        try:
+            order, plain = read_options(line.split())
+        except OptionError as error:
+            raise UsageError(f"%nki profile: {error}") from None
+        profile = self._last("").profile(order)
+        if not plain:
+            return profile
+        print(json.dumps(ProfileView(profile).as_dict(), indent=2))
+        return None
 
     def _help(self, name: str) -> reference_help.Help:
         try:

@@ -200,24 +200,24 @@ def describe(value: Any) -> str:
 
 # -- the same rows as HTML, SVG and data -----------------------------------------------------------------------------
 
-_TABLE = "border-collapse:collapse;font-size:13px;line-height:1.45;margin:4px 0"
-_CELL = "text-align:left;vertical-align:top;padding:1px 14px 1px 0;border:none;background:none"
-_MONO = "font-family:monospace;white-space:pre-wrap"
+TABLE_STYLE = "border-collapse:collapse;font-size:13px;line-height:1.45;margin:4px 0"
+CELL_STYLE = "text-align:left;vertical-align:top;padding:1px 14px 1px 0;border:none;background:none"
+MONO_STYLE = "font-family:monospace;white-space:pre-wrap"
 
 
 def as_html(report: Report) -> str:
     """The report as an HTML table that takes its colours from the page around it."""
     name, _, rest = report.header.partition(" · ")
-    head = f'<tr style="background:none"><td colspan="2" style="{_CELL}"><b>{escape(name)}</b> · {escape(rest)}</td></tr>'
+    head = f'<tr style="background:none"><td colspan="2" style="{CELL_STYLE}"><b>{escape(name)}</b> · {escape(rest)}</td></tr>'
     body = "".join(_html_row(label, lines) for label, lines in report.rows)
-    return f'<table style="{_TABLE}"><tbody>{head}{body}</tbody></table>'
+    return f'<table style="{TABLE_STYLE}"><tbody>{head}{body}</tbody></table>'
 
 
 def _html_row(label: str, lines: list[str]) -> str:
     words = "<br>".join(_html_line(line) for line in lines)
     return (
-        f'<tr style="background:none"><td style="{_CELL};opacity:.65">{escape(label)}</td>'
-        f'<td style="{_CELL};{_MONO}">{words}</td></tr>'
+        f'<tr style="background:none"><td style="{CELL_STYLE};opacity:.65">{escape(label)}</td>'
+        f'<td style="{CELL_STYLE};{MONO_STYLE}">{words}</td></tr>'
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from nki_sim.dtypes import DType, UnknownDTypeError, lookup
+from nki_sim.estimate import TensorSpec
 
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3", "i32": "int32", "u8": "uint8"}
 """Dtype names people type, beside the full ones."""
@@ -29,6 +30,9 @@ MAKERS: dict[str, Maker] = {
 
 FORMS = f"NAME={'|'.join(MAKERS)}:128x512[:bf16], NAME=file.npy, or NAME=<Python literal>"
 
+SHAPE_FORMS = "NAME=4096x8192[:bf16], NAME=randn:4096x8192[:bf16], NAME=file.npy, or NAME=<Python literal>"
+"""Where only shapes count; a single dimension has its dtype, ``NAME=4096:fp32``, as ``NAME=4096`` is a number."""
+
 
 class SpecError(ValueError):
     """An argument's text cannot be read; the message says what was expected."""
@@ -41,15 +45,48 @@ def read_arguments(specs: list[str], seed: int) -> dict[str, Any]:
         SpecError: a text that is none of :data:`FORMS`.
     """
     random = np.random.default_rng(seed)
+    return _each(specs, FORMS, lambda spec, value: _value(spec, value, random))
+
+
+def read_shapes(specs: list[str]) -> dict[str, Any]:
+    """Keyword arguments of an estimate from ``NAME=VALUE`` texts: of arrays only shape and dtype.
+
+    Raises:
+        SpecError: a text that is none of :data:`SHAPE_FORMS`.
+    """
+    return _each(specs, SHAPE_FORMS, _shape_value)
+
+
+def _each(specs: list[str], forms: str, read: Callable[[str, str], Any]) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     for spec in specs:
         name, equals, value = spec.partition("=")
         if not equals or not name.isidentifier():
-            raise SpecError(f"--arg {spec}: expected {FORMS}")
+            raise SpecError(f"--arg {spec}: expected {forms}")
         if name in arguments:
             raise SpecError(f"--arg {spec}: {name} is given twice")
-        arguments[name] = _value(spec, value, random)
+        arguments[name] = read(spec, value)
     return arguments
+
+
+def _shape_value(spec: str, value: str) -> Any:
+    kind, colon, rest = value.partition(":")
+    made = bool(colon) and kind in MAKERS
+    shape, colon, dtype = (rest if made else value).partition(":")
+    sizes = shape.split("x")
+    if made or ((colon or len(sizes) > 1) and all(size.isdecimal() for size in sizes)):
+        return _tensor(spec, _shape(spec, shape), _dtype(spec, dtype or "float32").name)
+    if value.endswith(".npy"):
+        there = _load(spec, Path(value), mapped=True)
+        return _tensor(spec, there.shape, _dtype(spec, there.dtype.name).name)
+    return _literal(spec, value, SHAPE_FORMS)
+
+
+def _tensor(spec: str, shape: Shape, dtype: str) -> TensorSpec:
+    try:
+        return TensorSpec(shape, dtype)
+    except ValueError as error:
+        raise SpecError(f"--arg {spec}: {error}") from None
 
 
 def _value(spec: str, value: str, random: np.random.Generator) -> Any:
@@ -59,10 +96,14 @@ def _value(spec: str, value: str, random: np.random.Generator) -> Any:
         return MAKERS[kind](random, _shape(spec, shape)).astype(_dtype(spec, dtype or "float32").storage)
     if value.endswith(".npy"):
         return _load(spec, Path(value))
+    return _literal(spec, value, FORMS)
+
+
+def _literal(spec: str, value: str, forms: str) -> Any:
     try:
         return ast.literal_eval(value)
     except (ValueError, SyntaxError):
-        raise SpecError(f"--arg {spec}: expected {FORMS}") from None
+        raise SpecError(f"--arg {spec}: expected {forms}") from None
 
 
 def _shape(spec: str, text: str) -> Shape:
@@ -79,9 +120,9 @@ def _dtype(spec: str, name: str) -> DType:
         raise SpecError(f"--arg {spec}: {error}") from None
 
 
-def _load(spec: str, path: Path) -> npt.NDArray[Any]:
+def _load(spec: str, path: Path, mapped: bool = False) -> npt.NDArray[Any]:
     try:
-        loaded: npt.NDArray[Any] = np.load(path, allow_pickle=False)
+        loaded: npt.NDArray[Any] = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise SpecError(f"--arg {spec}: cannot load {path.name}: {reason}") from None

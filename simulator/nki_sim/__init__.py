@@ -6,7 +6,9 @@
 >>> run.result, run.counts, run.memory
 """
 
+from nki_sim.dtypes import to_dtype, to_float32
 from nki_sim.errors import NkiError, NkiValidationError, NkiWarning
+from nki_sim.estimate import TensorSpec, estimate, trace
 from nki_sim.hw import core
 from nki_sim.importer import install
 from nki_sim.kernel import Kernel, jit, run, simulate
@@ -21,9 +23,14 @@ __all__ = [
     "NkiWarning",
     "Run",
     "RunOptions",
+    "TensorSpec",
     "core",
+    "estimate",
     "install",
     "jit",
     "run",
     "simulate",
+    "to_dtype",
+    "to_float32",
+    "trace",
 ]

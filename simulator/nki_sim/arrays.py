@@ -10,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from nki_sim.dtypes import Array, DType, lookup
+from nki_sim.dtypes import TABLE, Array, DType, assign, lookup
 
 Restore = Callable[[Array], Any]
 
@@ -59,9 +58,7 @@ def incoming(value: Any) -> Incoming:
     else:
         source, restore = _as_numpy(value), _same
     dtype = lookup(source.dtype)
-    own = np.ascontiguousarray(source, source.dtype.newbyteorder("="))
-    if dtype.kind == "bool":
-        own = own.view(np.uint8)
+    own = np.ascontiguousarray(source, source.dtype.newbyteorder("=")).view(dtype.storage)
     return Incoming(own.reshape(source.shape), dtype, bool(source.flags.writeable), _writer(source), restore)
 
 
@@ -77,7 +74,7 @@ def _same(array: Array) -> Array:
 def _writer(target: Array) -> Callable[[Array], None]:
     def write(values: Array) -> None:
         native = target.dtype.newbyteorder("=")
-        target[...] = values.view(native) if values.dtype.itemsize == native.itemsize else values
+        assign(target, values.view(native) if values.dtype.itemsize == native.itemsize else values)
 
     return write
 
@@ -91,11 +88,7 @@ def _as_numpy(value: Any) -> Array:
 def _from_torch(value: Any) -> Incoming:
     torch = sys.modules["torch"]
     name = str(value.dtype).rpartition(".")[2]
-    special = {
-        "bfloat16": ml_dtypes.bfloat16,
-        "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
-        "float8_e5m2": ml_dtypes.float8_e5m2,
-    }
+    special = {label: TABLE[label].storage for label in ("bfloat16", "float8_e4m3fn", "float8_e5m2")}
     host = value.detach().cpu().contiguous()
     if name in special:
         raw = torch.int16 if name == "bfloat16" else torch.uint8

@@ -9,14 +9,16 @@ of float32 to integers is that of the NKI 0.6.0 release notes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
-import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from nki_sim import lowprec
+from nki_sim.lowprec import Array as Array
+
 Kind = Literal["int", "uint", "float", "packed", "bool"]
 
 
@@ -69,18 +71,19 @@ TABLE: dict[str, DType] = {
         _row("uint64", np.uint64, "uint"),
         _row("float16", np.float16, "float"),
         _row("float32", np.float32, "float"),
-        _row("bfloat16", ml_dtypes.bfloat16, "float"),
+        _row("bfloat16", lowprec.storage("bfloat16"), "float"),
         _row("tfloat32", np.float32, "float"),
-        _row("float8_e4m3", ml_dtypes.float8_e4m3, "float"),
-        _row("float8_e4m3fn", ml_dtypes.float8_e4m3fn, "float"),
-        _row("float8_e5m2", ml_dtypes.float8_e5m2, "float"),
-        _row("float8_e8m0fnu", ml_dtypes.float8_e8m0fnu, "float"),
+        _row("float8_e4m3", lowprec.storage("float8_e4m3"), "float"),
+        _row("float8_e4m3fn", lowprec.storage("float8_e4m3fn"), "float"),
+        _row("float8_e5m2", lowprec.storage("float8_e5m2"), "float"),
+        _row("float8_e8m0fnu", lowprec.storage("float8_e8m0fnu"), "float"),
         _row("float8_e5m2_x4", np.uint32, "packed"),
         _row("float8_e4m3fn_x4", np.uint32, "packed"),
         _row("float4_e2m1fn_x4", np.uint16, "packed"),
     )
 }
 
+_TAGS = {lowprec.tag(name): name for name in lowprec.NAMES}
 _SYNONYMS = {"bool": "bool_", "float64": None, "complex64": None, "complex128": None, "object": None}
 _HINTS = {
     "float64": "the hardware has no 64-bit floats: pass float32, for example x.astype(np.float32)",
@@ -117,9 +120,10 @@ def _name_of(value: Any) -> str:
     if isinstance(value, str):
         return value
     try:
-        return str(np.dtype(value).name)
+        found = np.dtype(value)
     except TypeError:
         return str(getattr(value, "__name__", value))
+    return _TAGS.get(found) or str(found.name)
 
 
 def poison(dtype: DType) -> Any:
@@ -127,16 +131,83 @@ def poison(dtype: DType) -> Any:
     return np.nan if dtype.kind == "float" else 4
 
 
+def filled(shape: int | tuple[int, ...], value: Any, storage: np.dtype[Any]) -> Array:
+    """An array of a NumPy dtype of the table, all of it one number."""
+    made = np.empty(shape, storage)
+    encoder(storage)(made, value)
+    return made
+
+
 # --- casts -----------------------------------------------------------------------------------------------------------
 
+_OWN = {**_TAGS, **{lowprec.storage(name): name for name in lowprec.NAMES}}
+"""The formats that NumPy lacks, by the dtypes of their elements."""
 _INT_RANGE = {n: (np.iinfo(d.storage).min, np.iinfo(d.storage).max) for n, d in TABLE.items() if d.is_integer}
 
 
-def to_float32(values: Array, dtype: DType) -> Array:
-    """The values as float32, as an engine reads them. No copy when they are float32 already."""
-    if values.dtype == np.float32:
-        return values
-    return np.asarray(values.astype(np.float32))
+@lru_cache
+def decoder(storage: np.dtype[Any]) -> Callable[[Array], Array]:
+    """A function that gives an array of a NumPy dtype as float32, in memory of its own."""
+    name = None if lowprec.is_fast(storage) else _OWN.get(storage)
+    if name is None:
+        return lambda values: values.astype(np.float32)
+    return lambda values: lowprec.decode(name, values)
+
+
+@lru_cache
+def encoder(storage: np.dtype[Any]) -> Callable[[Array, Any], None]:
+    """A function that writes numbers to an array of a NumPy dtype; to low precision they are rounded from float32."""
+    name = None if lowprec.is_fast(storage) else _OWN.get(storage)
+    if name is None:
+
+        def write(dst: Array, values: Any) -> None:
+            dst[...] = values
+
+        return write
+    bits = np.dtype(f"u{storage.itemsize}")
+
+    def write_bits(dst: Array, values: Any) -> None:
+        dst.view(bits)[...] = lowprec.encode(name, values)
+
+    return write_bits
+
+
+def to_float32(values: Array) -> Array:
+    """The values of an array of any NKI data type as float32. No copy when they are float32 already.
+
+    Example:
+        y = nki_sim.to_float32(nki_sim.run(kernel, x).result)
+    """
+    return values if values.dtype == np.float32 else decoder(values.dtype)(values)
+
+
+def to_dtype(values: Any, dtype: Any) -> Array:
+    """Numbers as an array of an NKI data type, rounded as :mod:`nki_sim.dtypes` says, for a kernel's argument.
+
+    Args:
+        values: a NumPy array of any NKI data type or float64, or what ``np.asarray`` takes.
+        dtype: an NKI data type that is not packed.
+
+    Example:
+        x = nki_sim.to_dtype(np.ones((128, 512)), "bfloat16")
+    """
+    row, given = lookup(dtype), np.asarray(values)
+    if row.kind in ("packed", "bool"):
+        raise UnknownDTypeError(f"{row.name} is no number to convert to")
+    made = np.empty(given.shape, row.storage)
+    if given.dtype.kind in "iub":
+        write_integers(made, row, given.astype(np.int64))
+    else:
+        write_float32(made, row, to_float32(given))
+    return made
+
+
+def assign(dst: Array, values: Array) -> None:
+    """``dst[...] = values``, converted through float32 when one of the two has low precision and not both the same."""
+    if dst.dtype == values.dtype:
+        dst[...] = values
+    else:
+        encoder(dst.dtype)(dst, to_float32(values) if values.dtype in _OWN else values)
 
 
 def round_tfloat32(values: Array) -> Array:
@@ -169,7 +240,7 @@ def write_float32(dst: Array, dtype: DType, values: Array) -> None:
     elif dtype.is_integer and dst.dtype.kind in "iu":
         dst[...] = float_to_int(values, dtype)
     else:
-        dst[...] = values
+        encoder(dst.dtype)(dst, values)
 
 
 def write_integers(dst: Array, dtype: DType, values: Array) -> None:

@@ -7,6 +7,7 @@ reports show.
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -23,6 +24,12 @@ PAGES = {
     "DMA": DOCS + "nki/get-started/about/nki-dma-overview.html",
     "LNC": DOCS + "nki/get-started/about/lnc.html",
     "ISA": DOCS + "nki/api/nki.isa.html",
+    "BW": DOCS + "nki/deep-dives/nki-dma-bandwidth-guide.html",
+    "DGE": DOCS + "nki/deep-dives/nki-dge.html",
+    "OVERVIEW": DOCS + "tools/neuron-explorer/overview-summary-page.html",
+    "SCHEMA": DOCS + "tools/neuron-explorer/profile-schema-reference.html",
+    "PERF": DOCS + "nki/deep-dives/nki_perf_guide.html",
+    "SHOTS": DOCS + "nki/guides/how-to/kernel-optimization.html, and the figures of [DMA], [PERF] and rmsnorm_quant's design",
 }
 
 
@@ -42,6 +49,44 @@ class Clocks:
     vector: float
     scalar: float
     gpsimd: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Latencies:
+    """What time costs beside an instruction's cycles; ns unless a name says otherwise.
+
+    The documents' prose has few of these. The others are read off the profiler screenshots that the documents show
+    (durations printed there or measured in the picture), each from several of them; all are estimates. [SHOTS]
+    """
+
+    tensor: float
+    """From the last moving row to its result, beside one cycle per column of stationary."""
+    vector: float
+    scalar: float
+    gpsimd: float
+    """From the last cycle of an instruction to its result: what profilers show beyond the cycles."""
+    vector_gap_cycles: float
+    """Between two instructions of the Vector Engine."""
+    semaphore: float
+    """From a result to an instruction on another engine that waits for it."""
+    table_load: float
+    """To load the Scalar Engine's table of another function."""
+    dma_issue: float
+    """Between two DMA instructions of one queue's engine. [DGE]"""
+    dma_start: float = 1000.0
+    """From trigger to first byte; with ``dma_end`` the 1300 ns of [BW]."""
+    dma_end: float = 300.0
+    """From last byte to an instruction that waits for it."""
+    descriptor: float
+    """For each descriptor beside its bytes."""
+    dma_bytes_per_ns: float
+    """Of one DMA engine, effective. [DMA]"""
+    short_row_bytes_per_ns: float = math.inf
+    """Of one DMA engine, for rows of at most 1 KiB."""
+    throttle: float = 0.0
+    """How long the tensor engine warms up from half its speed. [OVERVIEW]"""
+    launch: float
+    """Before the first and after the last instruction of a kernel."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +111,9 @@ class NeuronCore:
     """HBM of the device, which its cores share. [A2] [A3] [A4]"""
     dma_gb_s_per_engine: float
     """Theoretical bandwidth of one DMA engine, in GB/s. [DMA]"""
+    hbm_gb_s: float
+    """What one core can draw from HBM at most, as the profiler counts it: one stack. [SCHEMA]"""
+    latencies: Latencies
     unverified: frozenset[str] = frozenset()
 
     partitions: int = 128  # [A2]
@@ -93,6 +141,11 @@ class NeuronCore:
         return self.psum_banks * self.psum_bank_bytes
 
     @property
+    def peak_flops(self) -> float:
+        """Of bf16 matmuls, per second: what MFU is relative to. [SCHEMA]"""
+        return 2.0 * self.partitions * self.partitions * self.clocks.tensor * 1e9
+
+    @property
     def sbuf_size_bytes(self) -> int:
         """SBUF bytes of all partitions together."""
         return self.partitions * self.sbuf_partition_bytes
@@ -113,7 +166,37 @@ TRN1 = NeuronCore(
     hwdge=False,
     hbm_bytes=32 << 30,
     dma_gb_s_per_engine=27.2,
+    hbm_gb_s=410.0,
+    latencies=Latencies(
+        tensor=141.0,  # MATMUL bf16 N=128: 188 ns with 1 column, 219 with 96, of which 45.7 stream
+        vector=250.0,  # 181 instructions of fused_mamba: durations overlap by 45 µs; tensor_tensor N=8192: 2N + 340..358
+        scalar=113.0,  # ACTIVATE N=1: 159 ns
+        gpsimd=250.0,  # as the Vector Engine's
+        vector_gap_cycles=64.0,  # fused_mamba: 53 to 94
+        semaphore=30.0,  # a chain of ACTIVATE: 189 ns apart
+        table_load=368.0,
+        dma_issue=200.0,  # static queues, 180 to 350 as others measured
+        descriptor=7.0,  # a packet of 4 B
+        dma_bytes_per_ns=18.17,  # a packet of 32 KiB: 1810 ns; [DMA] says 17
+        short_row_bytes_per_ns=6.44,  # three versions of the matmul tutorial draw 103 to 105 GB/s with 16 engines
+        launch=18_000.0,
+    ),
     unverified=frozenset({"sbuf_usable_bytes", "sbuf_min_align", "psum_min_align"}),
+)
+
+_NEWER = Latencies(
+    tensor=111.0,  # fp32 passes of 512 and of 128 rows: 589 to 592 and 272 ns, of which 427 and 107 stream, 53 for columns
+    vector=155.0,  # five instructions of 512 to 16384 elements: 153 to 167
+    scalar=296.0,  # exp of 128 and of 4096 elements, squares of 16384: 293 to 299
+    gpsimd=155.0,  # as the Vector Engine's
+    vector_gap_cycles=103.0,  # 32 scalar_tensor_tensor of 512 elements, 641 ns apart
+    semaphore=28.0,
+    table_load=1285.0,
+    dma_issue=600.0,  # [DGE]; 66 048 transfers in 39.9 ms
+    descriptor=9.0,  # packets of 2 KiB and of 32 KiB: 97 and 1416 ns
+    dma_bytes_per_ns=23.3,  # the same; [DMA] says 23
+    throttle=3000.0,
+    launch=15_000.0,
 )
 
 TRN2 = NeuronCore(
@@ -128,6 +211,8 @@ TRN2 = NeuronCore(
     hwdge=True,
     hbm_bytes=96 << 30,
     dma_gb_s_per_engine=27.2,
+    hbm_gb_s=716.0,
+    latencies=_NEWER,
     unverified=frozenset({"sbuf_usable_bytes", "sbuf_min_align", "psum_min_align"}),
 )
 
@@ -143,6 +228,8 @@ TRN3 = NeuronCore(
     hwdge=True,
     hbm_bytes=144 << 30,
     dma_gb_s_per_engine=38.4,
+    hbm_gb_s=1225.0,  # 4.9 TB/s in four stacks [A4]
+    latencies=replace(_NEWER, dma_bytes_per_ns=33.0),  # [DMA]; the others as on trn2
     unverified=frozenset({"sbuf_usable_bytes", "sbuf_min_align", "psum_min_align"}),
 )
 

@@ -29,6 +29,7 @@ from nki_sim.placement import place
 from nki_sim.run import Run, RunOptions
 from nki_sim.source import TRACE_ROOTS, Site
 from nki_sim.tensor import NkiTensor
+from nki_sim.timing import check_order
 
 _JIT = page("api/generated/nki.jit.html")
 _GUIDE = page("get-started/nki-language-guide.html")
@@ -237,12 +238,12 @@ class Kernel:
         """
         hw, precise = core(options.target), options.stores_precisely
         self._check_lnc(hw)
-        machine = Machine(hw, strict=options.strict, precise=precise)
+        machine = Machine(hw, strict=options.strict, precise=precise, dry=options.dry)
         machine.configs = self.configs
         bound = self._bind(args, kwargs, hw)
         arrays: list[tuple[NkiTensor, Incoming]] = []
         self._take_in(bound, machine, arrays)
-        inputs = {t.storage.allocation.id: t.array.copy() for t, _ in arrays} if options.keep_inputs else {}
+        inputs = {t.storage.allocation.id: t.array.copy() for t, _ in arrays} if options.keep_inputs and not options.dry else {}
         began = time.perf_counter()
         with context.running(machine), np.errstate(all="ignore"):
             try:
@@ -252,12 +253,16 @@ class Kernel:
                 memory, findings = place(machine.memory.allocations, hw)
                 for finding in findings:
                     machine.found(finding)
-                self._check_effect(outputs, arrays, machine)
+                if not options.dry:
+                    self._check_effect(outputs, arrays, machine)
+                check_order(machine.program, hw, machine.dependencies)
             except NkiError as error:
                 memory, _ = place(machine.memory.allocations, hw, enforce=False)
                 error.run = Run(self.name, hw, self.lnc or 1, None, machine, memory, inputs, precise=precise)
                 raise
         seconds = time.perf_counter() - began
+        if options.dry:
+            return Run(self.name, hw, self.lnc or 1, None, machine, memory, {}, seconds, precise)
         restore = arrays[0][1].restore if arrays else (lambda a: a)
         result = _give_out(returned, restore)
         for tensor, given in arrays:

@@ -105,11 +105,13 @@ class Machine:
         core: the generation.
         strict: turn findings (undefined behaviour, soft rules) into errors.
         precise: store low-precision floats as they are; ``False`` keeps them as float32 (``NKI_PRECISE_FP=0``).
+        dry: check and record only; no instruction is executed, and memory has no content.
     """
 
-    def __init__(self, core: NeuronCore, *, strict: bool = False, precise: bool = True):
+    def __init__(self, core: NeuronCore, *, strict: bool = False, precise: bool = True, dry: bool = False):
         self.core = core
         self.strict = strict
+        self.dry = dry
         self.memory = Memory(core, precise)
         self.program = Program()
         self.program.allocations = self.memory.allocations
@@ -197,7 +199,10 @@ class Machine:
         if self._scoped and self._again is None:
             self._check_scopes(ins)
         step = ins.step = len(self.program)
-        self._run(ins, plan, values)
+        if self.dry:
+            _run_dry(plan, values)
+        else:
+            self._run(ins, plan, values)
         self._record(ins, number, values, step)
         if self.round is not None:
             ins.scopes = self.scopes
@@ -248,10 +253,10 @@ class Machine:
                 if value.dynamic is None:
                     flat.append(value.offset)
                 else:  # a runtime scalar offset is recorded as what it was in this run
-                    flat.append(_offset_now(value))
+                    flat.append(value.offset if self.dry else _offset_now(value))
                     if isinstance(value.dynamic.index, NkiTensor):
                         value.dynamic.index.storage.allocation.last = step
-            elif value is None:
+            elif value is None or (self.dry and isinstance(value, RuntimeScalar)):
                 flat.append(ABSENT)
                 flat.append(0)
             else:
@@ -304,7 +309,7 @@ class Machine:
             updates=tuple(i for i in tensors if slots[i].access != "read" and ins.keeps(slots[i].name)),
             runtime=tuple(i for i in tensors if values[i].dynamic is not None and values[i].dynamic.base is None),
             flops=ins.flops(),
-            cycles=ins.cycles(self.core),
+            cost=ins.cost(self.core),
         )
         self.program.plans.append(plan)
         return len(self.program.plans) - 1, plan
@@ -526,6 +531,15 @@ class Machine:
                 what = f"{type(producer).__name__} is in the body of a loop that {type(consumer).__name__} is not in"
                 raise self.error(consumer, NESTING, Broken(what))
         self.dependencies.append((consumer.step, tuple(p.step for p in producers), kind))
+
+
+def _run_dry(plan: Plan, values: tuple[Any, ...]) -> None:
+    """Of an instruction only what registers know of it: those it writes hold what data would tell, but for plain numbers."""
+    for value, slot in zip(values, plan.slots, strict=True):
+        if isinstance(value, RuntimeScalar) and slot.access == "write":
+            value.forget()
+            if not plan.reads and all(v is value or isinstance(v, int) for v in values):
+                plan.body(*values)
 
 
 def _offset_now(tile: NkiTensor) -> int:

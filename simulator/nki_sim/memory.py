@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_sim.dtypes import TABLE, Array, DType, poison
+from nki_sim.dtypes import TABLE, Array, DType, filled, poison, to_float32
 from nki_sim.errors import NkiValidationError, Rule, fail, page
 from nki_sim.hw import NeuronCore
 from nki_sim.source import Site
@@ -273,9 +273,9 @@ class Storage:
         dtype = self.allocation.dtype
         stored = dtype.storage if self.itemsize == dtype.itemsize else np.dtype(np.float32)
         if self.mask is None:
-            self.bytes.view(stored)[...] = poison(dtype)
+            self.bytes.view(stored)[...] = filled((), poison(dtype), stored)
             return
-        pattern = np.full(self.count, poison(dtype)).astype(stored)
+        pattern = filled(self.count, poison(dtype), stored)
         target = self.bytes.view(stored) if self.mask_itemsize == self.itemsize else self.bytes
         np.copyto(target, pattern.view(target.dtype), where=self.mask)
 
@@ -408,7 +408,7 @@ class Memory:
         allocation = Allocation(len(self.allocations), MemoryRegion.shared_hbm, array.shape, dtype, name, None, role, None, 0)
         self.allocations.append(allocation)
         stored = self.stored(dtype)
-        own = array if stored is dtype else array.astype(np.float32)
+        own = array if stored is dtype else to_float32(array)
         storage = Storage(allocation, own.reshape(-1).view(np.uint8), 0, itemsize=stored.itemsize)
         storage.state = FULL
         storage.host = HostArray(writable)
@@ -502,7 +502,7 @@ class Memory:
             rows = arena.reshape(self.core.partitions, pitch)
             block = rows[where[0] : where[0] + allocation.partitions, where[1] : where[1] + allocation.row_bytes]
             dtype = allocation.dtype
-            pattern = np.full(allocation.row_bytes // dtype.itemsize, poison(dtype)).astype(dtype.storage)
+            pattern = filled(allocation.row_bytes // dtype.itemsize, poison(dtype), dtype.storage)
             block[...] = pattern.view(np.uint8)
         storage.poisoned = True
         self._explicit[region].append(storage)

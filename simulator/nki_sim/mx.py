@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from nki_sim import lowprec
 from nki_sim.dtypes import Array
 
 PACK = 4
@@ -33,18 +33,23 @@ BIAS = 127
 
 @dataclass(frozen=True)
 class Element:
-    """An element format: its numbers, the largest exponent, the largest finite value."""
+    """An element format: its name, the largest exponent, the largest finite value."""
 
-    storage: np.dtype[Any]
+    name: str
     bits: int
     emax: int
     largest: float
 
+    @property
+    def storage(self) -> np.dtype[Any]:
+        """The NumPy dtype of an element in a byte of its own."""
+        return lowprec.storage(self.name)
+
 
 ELEMENTS = {
-    "float8_e5m2_x4": Element(np.dtype(ml_dtypes.float8_e5m2), 8, 15, 57344.0),
-    "float8_e4m3fn_x4": Element(np.dtype(ml_dtypes.float8_e4m3fn), 8, 8, 448.0),
-    "float4_e2m1fn_x4": Element(np.dtype(ml_dtypes.float4_e2m1fn), 4, 2, 6.0),
+    "float8_e5m2_x4": Element("float8_e5m2", 8, 15, 57344.0),
+    "float8_e4m3fn_x4": Element("float8_e4m3fn", 8, 8, 448.0),
+    "float4_e2m1fn_x4": Element("float4_e2m1fn", 4, 2, 6.0),
 }
 
 SCALES: Array = np.append(np.ldexp(np.float32(1), np.arange(NAN_SCALE) - BIAS), np.float32(np.nan))
@@ -57,13 +62,9 @@ _NIBBLES = np.arange(0, 16, 4, dtype=np.uint16)
 
 
 @cache
-def _values(dtype: str) -> Array:
-    """The float32 value of each byte of 8-bit elements; the four values of each packed element of 4-bit ones."""
-    element = ELEMENTS[dtype]
-    values = np.arange(1 << element.bits, dtype=np.uint8).view(element.storage).astype(np.float32)
-    if element.bits == 8:
-        return values
-    return np.ascontiguousarray(values[np.arange(1 << 16)[:, None] >> _NIBBLES & 15])
+def _fours(name: str) -> Array:
+    """The four values of each packed element of 4-bit elements."""
+    return np.ascontiguousarray(lowprec.values(name)[np.arange(1 << 16)[:, None] >> _NIBBLES & 15])
 
 
 def elements(packed: Array, dtype: str) -> Array:
@@ -78,30 +79,18 @@ def elements(packed: Array, dtype: str) -> Array:
 
 def unpack(packed: Array, dtype: str) -> Array:
     """The elements as float32."""
+    name = ELEMENTS[dtype].name
     if ELEMENTS[dtype].bits == 4:
-        return np.take(_values(dtype), packed, axis=0)
-    return np.take(_values(dtype), elements(packed, dtype).view(np.uint8))
-
-
-@cache
-def _nearest(dtype: str) -> Array:
-    """The byte nearest to each bfloat16 number, of 8-bit elements."""
-    with np.errstate(all="ignore"):
-        numbers = np.arange(1 << 16, dtype=np.uint16).view(ml_dtypes.bfloat16).astype(np.float32)
-        return np.asarray(numbers.astype(ELEMENTS[dtype].storage).view(np.uint8))
+        return np.take(_fours(name), packed, axis=0)
+    return lowprec.decode(name, elements(packed, dtype))
 
 
 def pack(values: Array, dtype: str) -> Array:
     """float32 values, four along the last axis, rounded to nearest even and packed; the opposite of :func:`unpack`."""
-    element = ELEMENTS[dtype]
-    if element.bits == 8:
-        # Cut to 8 bits, the last of which says whether anything was cut off: as good as all bits for rounding to 3 or 4.
-        bits = np.ascontiguousarray(values).view(np.uint32)
-        short = (bits >> 16).astype(np.uint16)
-        short |= bits.astype(np.uint16) != 0
-        return np.take(_nearest(dtype), short).view(np.uint32)[..., 0]
-    nibbles = values.astype(element.storage).view(np.uint8) & 15
-    return np.asarray(np.bitwise_or.reduce(nibbles.astype(np.uint16) << _NIBBLES, axis=-1))
+    bits = lowprec.encode(ELEMENTS[dtype].name, values)
+    if ELEMENTS[dtype].bits == 8:
+        return bits.view(np.uint32)[..., 0]
+    return np.asarray(np.bitwise_or.reduce(bits.astype(np.uint16) << _NIBBLES, axis=-1))
 
 
 def scale_values(scales: Array) -> Array:

@@ -13,6 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from nki_sim.isa.base import Cost
 from nki_sim.memory import Allocation
 from nki_sim.source import Site
 from nki_sim.tensor import span
@@ -63,7 +67,12 @@ class Plan:
     runtime: tuple[int, ...] = ()
     """Operands whose address a runtime value decides."""
     flops: int = 0
-    cycles: float = 0.0
+    cost: Cost = field(default_factory=Cost)
+
+    @property
+    def cycles(self) -> float:
+        """Cycles of its engine until that can take the next instruction."""
+        return self.cost.cycles
 
 
 @dataclass(frozen=True)
@@ -178,6 +187,10 @@ class Program:
         """The number of a step's plan."""
         return self._plan[index]
 
+    def plan_numbers(self) -> npt.NDArray[np.int32]:
+        """The number of every step's plan."""
+        return np.array(self._plan, np.int32)
+
     def plan_at(self, index: int) -> Plan:
         return self.plans[self._plan[index]]
 
@@ -195,7 +208,7 @@ class Program:
         if not 0 <= index < len(self):
             raise IndexError(f"step {index} of {len(self)}")
         plan = self.plan_at(index)
-        flat = self._operands[self._first[index] : self._first[index + 1]]
+        flat = self.flat(index)
         operands = []
         for slot, where, offset in zip(plan.slots, flat[::2], flat[1::2], strict=True):
             if where >= 0:
@@ -222,9 +235,23 @@ class Program:
             tally[plan.engine] = tally.get(plan.engine, 0) + n
         return tally
 
+    def flat(self, index: int) -> array[int]:
+        """Allocation and offset of each operand of a step, one after the other."""
+        return self._operands[self._first[index] : self._first[index + 1]]
+
+    @property
+    def tables(self) -> tuple[array[int], array[int], array[int]]:
+        """The record itself: per step its plan and where its operands begin, and the operands of all steps."""
+        return self._plan, self._first, self._operands
+
+    def allocations_at(self, steps: npt.NDArray[np.int64], place: int) -> npt.NDArray[np.int64]:
+        """The allocation number, or ``SCALAR`` or ``ABSENT``, at one operand place of steps that have it."""
+        first, operands = np.frombuffer(self._first, np.int64), np.frombuffer(self._operands, np.int64)
+        return operands[first[steps] + 2 * place]
+
     def raw(self, index: int) -> list[tuple[int, int]]:
         """``(allocation, offset)`` of each operand of a step; ``SCALAR`` and ``ABSENT`` stand for no tensor."""
-        flat = self._operands[self._first[index] : self._first[index + 1]]
+        flat = self.flat(index)
         return list(zip(flat[::2], flat[1::2], strict=True))
 
     def dma_bytes(self) -> int:

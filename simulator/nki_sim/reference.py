@@ -178,7 +178,7 @@ _ALSO = (
     ),
     (r"NkiTensor", r"tensor\.|lang\.isa_dst"),
     (r"NkiTensor\.ap", r"ap\."),
-    (r"nl\.(fori_loop|while_loop)", r"lang\.(loop_body|no_reorder|dynamic_var|nested)"),
+    (r"nl\.(fori_loop|while_loop)", r"lang\.(loop_body|no_reorder|dynamic_var|nested)|estimate\."),
     (r"nl\.(fori_loop)", r"lang\.fori_loop"),
     (r"nl\.(while_loop)", r"lang\.while_loop"),
     (r"nl\.no_reorder", r"lang\.no_reorder"),

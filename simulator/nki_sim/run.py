@@ -12,7 +12,7 @@ from nki_sim.hw import NeuronCore
 from nki_sim.machine import Machine
 from nki_sim.placement import MemoryMap
 from nki_sim.program import Program
-from nki_sim.timing import Timeline, schedule
+from nki_sim.timing import Order, Profile, Timeline, profile, schedule
 from nki_sim.trace import Replay
 
 
@@ -25,12 +25,14 @@ class RunOptions:
         strict: findings (undefined behaviour, soft rules) are errors.
         precise: ``False`` stores low-precision floats as float32; ``None``: as ``NKI_PRECISE_FP`` says.
         keep_inputs: copy the inputs, so that the run can be stepped through later.
+        dry: trace shapes only: nothing is computed, and there is no result.
     """
 
     target: str | NeuronCore | None = None
     strict: bool = False
     precise: bool | None = None
     keep_inputs: bool = True
+    dry: bool = False
 
     @property
     def stores_precisely(self) -> bool:
@@ -62,7 +64,7 @@ class Run:
     inputs: dict[int, Array] = field(default_factory=dict, repr=False)
     seconds: float = 0.0
     precise: bool = True
-    _timeline: Timeline | None = field(default=None, repr=False)
+    _timelines: dict[Order, Timeline] = field(default_factory=dict, repr=False)
 
     @property
     def program(self) -> Program:
@@ -74,12 +76,22 @@ class Run:
         """What was let through but may be wrong on hardware."""
         return self.machine.report.findings
 
-    def timeline(self) -> Timeline:
-        """When each instruction runs on the device: an estimate."""
-        if self._timeline is None:
+    def timeline(self, order: Order = "program") -> Timeline:
+        """When each instruction runs on the device: an estimate.
+
+        Args:
+            order: ``program``, or ``compiler``: engines may take what is ready first, within the dependencies.
+        """
+        found = self._timelines.get(order)
+        if found is None:
+            known = next((line.dependencies for line in self._timelines.values()), None)
             explicit = [(consumer, producers) for consumer, producers, _ in self.machine.dependencies]
-            self._timeline = schedule(self.program, self.core, explicit)
-        return self._timeline
+            found = self._timelines[order] = schedule(self.program, self.core, known, order=order, explicit=explicit)
+        return found
+
+    def profile(self, order: Order = "compiler") -> Profile:
+        """The run in the official profiler's terms: an estimate."""
+        return profile(self.program, self.timeline(order), self.core, self.name)
 
     def replay(self) -> Replay:
         """Step through the run: what was in memory at any step.

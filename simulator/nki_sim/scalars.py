@@ -44,6 +44,19 @@ UNINITIALISED = Rule(
 )
 
 
+NEEDS_DATA = Rule(
+    "estimate.needs_data",
+    "an estimate knows shapes, not data",
+    why="how often a loop at run time goes round, or where it goes on, stands in a tensor",
+    fix="run the kernel on arrays: nki_sim.run(kernel, …).profile()",
+    page=_LOOPS,
+)
+
+
+def _unknown() -> NoReturn:
+    raise fail(NEEDS_DATA, "needs a value that a tensor holds", target=context.core().target)
+
+
 def wrapped(value: int, bits: int) -> int:
     """``value`` as a signed integer of ``bits`` bits."""
     return (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
@@ -57,6 +70,10 @@ class RuntimeScalar:
     @property
     def value(self) -> int | float:
         """What it holds at this point of the run; for the simulator's own use."""
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """It holds what only data could tell."""
         raise NotImplementedError
 
     def words(self) -> str:
@@ -121,6 +138,8 @@ class VirtualRegister(RuntimeScalar):
     def value(self) -> int | float:
         if self._held is None:
             machine = context.machine()
+            if machine.dry:
+                _unknown()
             machine.found(
                 violation(UNINITIALISED, Broken("reads a register that was never written"), target=machine.core.target)
             )
@@ -130,6 +149,10 @@ class VirtualRegister(RuntimeScalar):
     def reset(self, state: int | float | None) -> None:
         """Make it as it was allocated."""
         self._held = state
+
+    def forget(self) -> None:
+        """It holds what only data could tell."""
+        self._held = None
 
     def hold(self, value: int | float) -> None:
         """Write it, cut to 32 bits."""
@@ -190,6 +213,10 @@ class NkiScalar(RuntimeScalar):
     def hold(self, value: int) -> None:
         """Give it the number of this round."""
         self._state = wrapped(int(value), self.bits)
+
+    def forget(self) -> None:
+        """It holds what only data could tell."""
+        self._state = _unknown
 
     def words(self) -> str:
         return "a comparison of NkiScalars" if self.is_comparison else f"an NkiScalar ({self.dtype})"

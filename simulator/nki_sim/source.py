@@ -245,7 +245,13 @@ def call_sites(depth: int = 1) -> tuple[Site | None, Site | None]:
     if frame is None:
         return None, None
     outer = frame.f_back
-    return Site(frame.f_code, frame.f_lasti), None if outer is None else Site(outer.f_code, outer.f_lasti)
+    return _site(frame.f_code, frame.f_lasti), None if outer is None else _site(outer.f_code, outer.f_lasti)
+
+
+@lru_cache(maxsize=4096)
+def _site(code: CodeType, lasti: int) -> Site:
+    """One object per place: a loop allocates at the same one again and again."""
+    return Site(code, lasti)
 
 
 def call_chain(depth: int = 1) -> list[Site]:

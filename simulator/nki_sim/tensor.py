@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from nki_sim import context, dtypes
-from nki_sim.dtypes import Array, DType
+from nki_sim.dtypes import Array, DType, assign, to_float32
 from nki_sim.errors import (
     NkiAssertionError,
     NkiError,
@@ -315,11 +315,11 @@ class NkiTensor:
         return f"NkiTensor({label}: {self.words()})"
 
     def __str__(self) -> str:
-        values = np.array2string(self.numpy().astype(np.float32) if self.info.is_float else self.numpy(), threshold=64)
+        values = np.array2string(to_float32(self.numpy()) if self.info.is_float else self.numpy(), threshold=64)
         return f"{self!r}\n{values}"
 
     def numpy(self) -> Array:
-        """A copy of the values now (never-written elements read as NaN or 4).
+        """A copy of the values now (never-written elements read as NaN or 4); float32 where NumPy lacks the data type.
 
         Example:
             tile = nl.load(x[0:2, 0:3])
@@ -327,11 +327,15 @@ class NkiTensor:
         """
         if self.storage.state:
             self.storage.poison()
-        return self.array.copy()
+        return self.array.copy() if self.array.dtype.names is None else to_float32(self.array)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         values = self.numpy()
-        return values if dtype is None else values.astype(dtype)
+        if dtype is None:
+            return values
+        made: Array = np.empty(values.shape, dtype)
+        assign(made, values)
+        return made
 
     # -- the bytes ---------------------------------------------------------------------------------------------------
 

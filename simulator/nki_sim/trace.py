@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nki_sim import dtypes
-from nki_sim.dtypes import Array, poison
+from nki_sim.dtypes import Array, filled, poison
 from nki_sim.hw import NeuronCore
 from nki_sim.machine import Machine
 from nki_sim.memory import Allocation, MemoryRegion
@@ -215,7 +215,7 @@ class Replay:
         else:
             stored = self.machine.memory.stored(tensor.dtype).storage
             count = tensor.partitions * tensor.row_bytes // tensor.dtype.itemsize
-            made = np.full(count, poison(tensor.dtype)).astype(stored).view(np.uint8)
+            made = filled(count, poison(tensor.dtype), stored).view(np.uint8)
         self._data[key] = made
         return made
 

@@ -165,12 +165,32 @@ def test_lab_without_jupyterlab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert "pip install" in capsys.readouterr().err
 
 
-def test_lab_opens_the_tutorials(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[list[str]] = []
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Commands that would have been started, where JupyterLab is installed."""
+    commands: list[list[str]] = []
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
-    monkeypatch.setattr("subprocess.call", lambda command: started.append(command) or 0)
+    monkeypatch.setattr("subprocess.call", lambda command: commands.append(command) or 0)
+    return commands
+
+
+def test_lab_opens_the_tutorials(started: list[list[str]]) -> None:
     assert cli.main(["lab"]) == 0
     assert (Path(started[0][-1]) / "01_first_kernel.ipynb").is_file()
+
+
+@pytest.mark.parametrize("name", ["02_memory_and_tiles.ipynb", "02_memory_and_tiles", "tutorials/02_memory_and_tiles.ipynb"])
+def test_lab_opens_one_tutorial(started: list[list[str]], name: str) -> None:
+    assert cli.main(["lab", name]) == 0
+    opened = Path(started[0][-1])
+    assert opened.is_file() and opened.name == "02_memory_and_tiles.ipynb"
+
+
+def test_lab_lists_the_tutorials_for_an_unknown_name(started: list[list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["lab", "99_more.ipynb"]) == 2
+    said = capsys.readouterr().err
+    assert "no tutorial 99_more.ipynb" in said and "01_first_kernel.ipynb" in said and "puzzles.ipynb" in said
+    assert started == []
 
 
 def _utf8() -> dict[str, str]:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nki_sim.regions import operand_box
+from nki_sim.timing.dependencies import ANTI, TRUE
 
 X = np.random.default_rng(0).standard_normal((128, 256)).astype(np.float32)
 
@@ -72,8 +73,13 @@ def test_no_step_starts_before_what_it_needs(kernel, target):
         assert line.start[i] >= line.end[last[lane]] if lane in last else line.start[i] >= 0
         last[lane] = i
         assert line.start[i] <= line.end[i] <= line.done[i] <= line.total
-    for producer, consumer in line.edges:
-        assert producer < consumer and line.start[consumer] >= line.done[producer]
+    known = line.dependencies
+    for consumer in range(len(known)):
+        for at in range(known.first[consumer], known.first[consumer + 1]):
+            producer, ended = known.producers[at], line.end if known.kinds[at] == ANTI else line.done
+            same = line.lane[producer] == line.lane[consumer]
+            needed = line.end if same and known.kinds[at] != TRUE else ended
+            assert producer < consumer and line.start[consumer] >= needed[producer]
 
 
 @pytest.mark.parametrize("kernel", [outside_the_loop, inside_the_loop, pipeline])

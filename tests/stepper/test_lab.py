@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import nbformat
 import pytest
@@ -45,6 +47,7 @@ lhsT, rhs = np.ones((256, 72), np.float32), np.ones((256, 200), np.float32)
 
 
 TUTORIAL = Path(__file__).parents[2] / "tutorials" / "04_watch_a_matmul.ipynb"
+WORKSPACE = Path(__file__).parents[2] / "binder" / "workspace.json"
 HOUSES = {"jupyterlab": "lab/tree/{name}", "notebook": "notebooks/{name}"}
 """Module that serves notebooks, and where it shows one."""
 
@@ -186,6 +189,23 @@ def test_a_failure_opens_the_stepper_where_it_happened(browser: Any, lab: tuple[
     assert step_of(page) == 5
     assert page.locator(".line.fault[data-line='12']").count() == 1
     page.close()
+
+
+def test_the_course_opens_with_its_first_notebook(browser: Any, lab: tuple[str, Path]) -> None:
+    """On Binder, whose images serve ``/lab`` with ``jupyter notebook``, and in JupyterLab."""
+    address, folder = urlsplit(lab[0]), lab[1]
+    shutil.copytree(TUTORIAL.parent, folder / "tutorials", ignore=shutil.ignore_patterns(".*"))
+    command = [sys.executable, "-m", "jupyterlab", "workspaces", "import", str(WORKSPACE)]
+    subprocess.run(command, check=True, env=os.environ | {"JUPYTER_CONFIG_DIR": str(folder.parent / "config_dir")}, timeout=60)
+    page = browser.new_page(viewport={"width": 1500, "height": 950})
+    page.goto(f"{address.scheme}://{address.netloc}/lab?{address.query.removesuffix('&reset')}")
+    try:
+        page.wait_for_selector(".jp-NotebookPanel .jp-MarkdownOutput h1", timeout=20_000)
+        page.wait_for_selector(".jp-DirListing-item >> text=puzzles.ipynb", timeout=20_000)
+    finally:
+        save_picture(page, "course.ipynb")
+    assert page.locator(".jp-NotebookPanel h1").first.inner_text().startswith("Your first kernel")
+    assert page.locator(".lm-DockPanel-tabBar .lm-TabBar-tab").count() == 1
 
 
 def save_picture(page: Any, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -14,9 +15,9 @@ from nki_sim.errors import Broken, Rule, isa_page, page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.accumulator import accumulator
 from nki_sim.isa.activation import domain_check
-from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, column, free, instruction, partitions, read, write
+from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, Cost, column, free, instruction, partitions, read, write
 from nki_sim.isa.checks import one_of_commands
-from nki_sim.isa.cost import READ_REGISTERS, at_least, elements
+from nki_sim.isa.cost import READ_REGISTERS, at_least, elements, table_of
 from nki_sim.isa.enums import engine
 from nki_sim.isa.enums import reduce_cmd as ReduceCmd  # noqa: N812 - a field has the enum's name
 from nki_sim.isa.indirection import aligned, allowed, no_psum_scatter
@@ -171,6 +172,10 @@ class activate2(ComputeInstruction):
     def cycles(self, core: NeuronCore) -> float:
         """N, as ``activation`` (an estimate: the documents have no number); 64 more to read the registers out."""
         return at_least(elements(self, "data")) + (READ_REGISTERS if self.reduce_res is not None else 0.0)
+
+    def cost(self, core: NeuronCore) -> Cost:
+        """With the table of its function."""
+        return replace(super().cost(core), table=table_of(ops.lookup(self.op).name))
 
     def _activated(self) -> Callable[[Array, Any], Array]:
         """The function, of float32 values and relu_param."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, Rule, isa_page, page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.accumulator import accumulator
-from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, column, free, instruction, partitions, read, write
+from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, Cost, column, free, instruction, partitions, read, write
 from nki_sim.isa.checks import one_of_commands
-from nki_sim.isa.cost import READ_REGISTERS, at_least, elements
+from nki_sim.isa.cost import READ_REGISTERS, at_least, elements, table_of
 from nki_sim.isa.enums import engine
 from nki_sim.isa.enums import reduce_cmd as ReduceCmd  # noqa: N812 - a field has the enum's name
 from nki_sim.isa.indirection import aligned, allowed, no_psum_scatter
@@ -163,6 +164,10 @@ class ScalarActivation(ComputeInstruction):
     def cycles(self, core: NeuronCore) -> float:
         """N, scale and bias included; 64 more to read the sum out."""
         return at_least(elements(self, "data")) + (READ_REGISTERS if self.reduce_res is not None else 0.0)
+
+    def cost(self, core: NeuronCore) -> Cost:
+        """With the table of its function."""
+        return replace(super().cost(core), table=table_of(ops.lookup(self.op).name))
 
     def evaluate(self) -> Callable[[Array, Any, Any], Array]:
         """``op(data · scale + bias)`` as a function of (data, bias, scale), in float32 and dst's shape."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nki_sim import ops
-from nki_sim.dtypes import Array
+from nki_sim.dtypes import Array, to_float32
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import SBUF, Body, ComputeInstruction, immediate, instruction, read, write
@@ -89,6 +89,6 @@ class affine_select(ComputeInstruction):
                 store(rest, np.broadcast_to(other, shape))
                 np.copyto(dst, rest, where=~chosen)
             else:
-                store(dst, np.where(chosen, values.astype(np.float32), other))
+                store(dst, np.where(chosen, to_float32(values), other))
 
         return select

@@ -66,6 +66,30 @@ class OperandSpec:
     register: bool = False
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What an instruction takes of its engine.
+
+    Attributes:
+        cycles: until the engine can take the next instruction; 0 for DMA, whose cost is its bytes.
+        table: the activation function whose table must be loaded; empty for none.
+        load: cycles to load the stationary operand, in the background of the matmul before; ``columns`` is its free size.
+        passes: MATMUL instructions that it becomes.
+        transpose_flops: operations of the tensor engine that only move data.
+        ports: what others may not use meanwhile.
+        queue: of a DMA instruction, whose sequencer triggers it.
+    """
+
+    cycles: float = 0.0
+    table: str = ""
+    load: float = 0.0
+    columns: int = 0
+    passes: int = 0
+    transpose_flops: int = 0
+    ports: tuple[str, ...] = ()
+    queue: str = ""
+
+
 def _operand(spec: OperandSpec, default: Any) -> Any:
     if default is dataclasses.MISSING:
         return dataclasses.field(metadata={"operand": spec})
@@ -119,6 +143,18 @@ def instruction(cls: T) -> T:
     made.collect()
     instruction_class: T = made
     return instruction_class
+
+
+DYNAMIC_CYCLES = 600.0
+"""Of an instruction whose address a register decides, at least (tensor_copy with a dynamic address, reference v2.26.1)."""
+SHORT_CYCLES = 64.0
+FAR_BYTES = 16
+"""SBUF and PSUM give half their bandwidth when neighbours in the access pattern are farther apart (trn1 arch guide)."""
+
+
+def _strides_far(tile: NkiTensor) -> bool:
+    size, stride = coalesce(tile.shape[1:], tile.strides[1:])[-1] if tile.on_chip else (1, 0)
+    return size > 1 and abs(stride) * tile.info.itemsize > FAR_BYTES
 
 
 def partitions(tile: NkiTensor) -> int:
@@ -232,6 +268,26 @@ class Instruction:
     def cycles(self, core: NeuronCore) -> float:
         """Cycles of its engine until the engine can take the next instruction; 0 for DMA, whose cost is its bytes."""
         return 0.0
+
+    def cost(self, core: NeuronCore) -> Cost:
+        """What it takes of its engine: :meth:`cycles`, and what the way its operands lie adds to them."""
+        cycles = self.cycles(core)
+        if any(tile.dynamic is not None and tile.dynamic.kind == "scalar" for _, tile in self.tiles()):
+            cycles = max(cycles, DYNAMIC_CYCLES)
+        if cycles > SHORT_CYCLES and any(_strides_far(tile) for _, tile in self.tiles()):
+            cycles *= 2
+        return Cost(cycles, ports=self._ports(core, cycles))
+
+    def _ports(self, core: NeuronCore, cycles: float) -> tuple[str, ...]:
+        """Shared ports: on trn1 SBUF's of Vector and GpSimd, PSUM's of Vector and Scalar (arch guide); on newer ones
+        GpSimd's bus, which the Vector Engine needs when it takes more than an element per cycle."""
+        name, spaces = self.resolve_engine(core).name, {tile.buffer for _, tile in self.tiles()}
+        if core.gen > 2:
+            fast = name == "vector" and cycles < max((free(tile) for _, tile in self.tiles()), default=0)
+            return ("bus",) if name == "gpsimd" or fast else ()
+        sbuf = name in ("vector", "gpsimd") and MemoryRegion.sbuf in spaces
+        psum = name in ("vector", "scalar") and MemoryRegion.psum in spaces
+        return ("SBUF",) * sbuf + ("PSUM",) * psum
 
     def depends_on(self, *producers: Instruction, kind: dependency | None = None) -> Instruction:
         """Order this instruction after ``producers``. Program order already is, so values do not change."""

@@ -72,3 +72,21 @@ def gpsimd(n: float, per_element: float = 1.0) -> float:
 def elements(ins: Instruction, name: str) -> int:
     """Elements per partition of an operand."""
     return free(getattr(ins, name))
+
+
+NO_TABLE = frozenset({"copy", "identity"})
+"""Functions of the Scalar Engine that need no table. (That the others have one each is an estimate.)"""
+
+
+def table_of(function: str) -> str:
+    """The table that an activation function needs; empty for none."""
+    return "" if function in NO_TABLE else function
+
+
+LOAD_COLUMNS = 4.0
+"""Columns of stationary that load in a cycle: fast weight load is up to four times faster (arch guides)."""
+
+
+def loads(stationary_columns: int) -> float:
+    """Cycles to load the stationary operand."""
+    return stationary_columns / LOAD_COLUMNS

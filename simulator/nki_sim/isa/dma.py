@@ -11,7 +11,7 @@ from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, isa_page, page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa import indirection
-from nki_sim.isa.base import Instruction
+from nki_sim.isa.base import Cost, Instruction
 from nki_sim.isa.enums import dge_mode as DgeMode  # noqa: N812 - fields have the enums' names
 from nki_sim.isa.enums import engine as Engine  # noqa: N812
 from nki_sim.isa.enums import oob_mode as OobMode  # noqa: N812
@@ -38,6 +38,16 @@ class DmaInstruction(Instruction):
         if self.oob_mode is OobMode.skip and isinstance(self.dst, NkiTensor):
             self.dst.storage.poison()  # what a skipped transfer leaves must be known to be nothing
         super().__post_init__()
+
+    def cost(self, core: NeuronCore) -> Cost:
+        """No cycles of an engine: its bytes take the DMA engines' time. Descriptors are made by hardware for the queue of
+        ``engine``, ahead of time for ``dge_mode.none`` and on trn1, else by GpSimd's software."""
+        if not core.hwdge or self.dge_mode is DgeMode.none:
+            return Cost(queue="static")
+        if self.dge_mode is DgeMode.hwdge:
+            asked = getattr(self, "engine", Engine.unknown)
+            return Cost(queue="sync" if asked is Engine.unknown else asked.name)
+        return Cost(queue="gpsimd")
 
     def dynamic(self) -> Iterator[tuple[str, NkiTensor, Dynamic]]:
         """Operands whose address is decided at run time."""

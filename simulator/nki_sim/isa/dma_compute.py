@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nki_sim import context, ops
-from nki_sim.dtypes import Array, write_float32
+from nki_sim.dtypes import Array, to_float32, write_float32
 from nki_sim.errors import Broken, Rule, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import DMA_REACH, Body, Instruction, instruction, write
@@ -203,7 +203,7 @@ class dma_compute(Instruction):
             table, lanes, chosen = rows.select(operands[at], operands[-1])
             into = dst.reshape(rows.count, -1)
             part = np.empty((len(lanes), into.shape[1]), dst.dtype)
-            write_float32(part, info, into[lanes].astype(np.float32) + table[chosen].reshape(part.shape).astype(np.float32))
+            write_float32(part, info, to_float32(into[lanes]) + to_float32(table[chosen]).reshape(part.shape))
             into[lanes] = part
             if not np.shares_memory(into, dst):  # dst's rows are not those of the gather
                 dst[...] = into.reshape(shape)
@@ -221,7 +221,7 @@ class dma_compute(Instruction):
             if len(np.unique(chosen)) < len(chosen):
                 machine.finding(self, DUPLICATES, Broken("two lanes add to one row", "dst"))
             part = np.empty((len(lanes), *dst.shape[1:]), dst.dtype)
-            write_float32(part, info, table[chosen].astype(np.float32) + load(operands[at])[lanes])
+            write_float32(part, info, to_float32(table[chosen]) + load(operands[at])[lanes])
             table[chosen] = part
 
         return scatter

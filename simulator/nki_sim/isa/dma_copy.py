@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nki_sim import context
-from nki_sim.dtypes import Array, write_float32, write_integers
+from nki_sim.dtypes import Array, to_float32, write_float32, write_integers
 from nki_sim.errors import Broken, Rule, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import DMA_REACH, Body, instruction, read, write
@@ -178,4 +178,4 @@ def _mover(dst: NkiTensor, src: NkiTensor) -> Any:
     info = dst.info
     if info.is_integer and src.info.is_integer and src.info.itemsize < 4:
         return lambda d, s: write_integers(d, info, s.astype(np.int64).reshape(d.shape))
-    return lambda d, s: write_float32(d, info, s.astype(np.float32).reshape(d.shape))
+    return lambda d, s: write_float32(d, info, to_float32(s).reshape(d.shape))

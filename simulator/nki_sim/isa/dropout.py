@@ -6,13 +6,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nki_sim.dtypes import Array
+from nki_sim.dtypes import Array, filled
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, column, free, instruction, partitions, read, write
 from nki_sim.isa.cost import at_least, elements
 from nki_sim.isa.enums import engine
 from nki_sim.isa.prng import generator, lanes_of
+from nki_sim.isa.values import column_loader
 from nki_sim.tensor import NkiTensor
 
 _PAGE = isa_page("dropout")
@@ -81,11 +82,12 @@ class dropout(ComputeInstruction):
     def body(self, core: NeuronCore) -> Body:
         rows, n, shape = partitions(self.data), free(self.data), self.dst.shape
         numbers, lanes = generator(engine.vector), lanes_of(self.data)
+        probability, zero = column_loader(self.prob, 2), filled((), 0, self.dst.stored_dtype)
 
         def drop(dst: Array, data: Array, prob: Any) -> None:
-            limit = np.asarray(prob, np.float32).reshape(-1, 1).astype(np.float64) * 2.0**32
+            limit = np.asarray(probability(prob), np.float64).reshape(-1, 1) * 2.0**32
             out = data.reshape(rows, n).copy()
-            out[numbers.draw(lanes, n) < limit] = 0
+            out[numbers.draw(lanes, n) < limit] = zero
             dst[...] = out.reshape(shape)
 
         return drop

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_sim.dtypes import Array, poison
+from nki_sim.dtypes import Array, filled, poison
 from nki_sim.errors import Broken, Rule, isa_page, page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.enums import engine
@@ -129,7 +129,7 @@ def reaching(
     Returns:
         A body that takes the arrays of the bases, then the indices of the indirect operands in their order.
     """
-    nothing = [None if o is None else np.asarray(poison(o[2].info)).astype(o[2].stored_dtype) for o in operands]
+    nothing = [None if o is None else filled((), poison(o[2].info), o[2].stored_dtype) for o in operands]
 
     def run(*given: Any) -> None:
         arguments, indices = list(given[: len(operands)]), iter(given[len(operands) :])

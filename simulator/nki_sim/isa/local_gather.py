@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nki_sim import context
-from nki_sim.dtypes import Array, poison
+from nki_sim.dtypes import Array, filled, poison
 from nki_sim.errors import Broken, Rule, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import SBUF, Body, ComputeInstruction, free, instruction, partitions, read, write
@@ -129,7 +129,7 @@ class local_gather(ComputeInstruction):
             if outside.any():
                 what = f"index {int(at[outside].max())} of {n} elements per partition"
                 machine.finding(self, OUT_OF_BOUNDS, Broken(what, "index"))
-                values = np.where(outside, np.asarray(poison(info)).astype(values.dtype), values)
+                values = np.where(outside, filled((), poison(info), values.dtype), values)
             dst[...] = values.reshape(shape)
 
         return gather

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nki_sim import context
-from nki_sim.dtypes import Array
+from nki_sim.dtypes import Array, to_float32
 from nki_sim.errors import Broken, Rule, isa_page
 from nki_sim.isa.base import Body, ComputeInstruction, free, partitions
 from nki_sim.isa.enums import engine
@@ -115,7 +115,7 @@ class Matmul(ComputeInstruction):
         if context.core().gen == 4:
             return None
         # What the hardware adds here is undefined, except that zeros make overwriting and adding the same.
-        if np.any(self.dst.array.astype(np.float32)[np.broadcast_to(empty, self.dst.shape)] != 0):
+        if np.any(to_float32(self.dst.array)[np.broadcast_to(empty, self.dst.shape)] != 0):
             self.mode, self.keep = "poison", np.broadcast_to(np.asarray(empty), self.dst.shape)
         return NON_MATMUL_INIT
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from nki_sim.dtypes import Array
+from nki_sim.dtypes import Array, assign
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
-from nki_sim.isa.base import PSUM, SBUF, Body, free, instruction, partitions, read, write
+from nki_sim.isa.base import PSUM, SBUF, Body, Cost, free, instruction, partitions, read, write
+from nki_sim.isa.cost import loads
 from nki_sim.isa.enums import matmul_perf_mode
 from nki_sim.isa.indirection import is_indirect, misplaced, off_quadrant, scattered_off
 from nki_sim.isa.matmul import Matmul
@@ -430,11 +432,18 @@ class nc_matmul(Matmul):
     def cycles(self, core: NeuronCore) -> float:
         """max(min(64, columns of stationary), columns of moving) per pass; fp32 takes 4 passes, with 0/1 operands or as a
         transpose (trn2 and newer) 2. Loading stationary hides behind the previous matmul."""
-        passes = 1
-        if self.moving.dtype == "float32":
-            easy = self.is_stationary_onezero or self.is_moving_onezero or (self.is_transpose and core.gen > 2)
-            passes = 2 if easy else 4
-        return passes * max(min(64.0, self._free(self.stationary)), float(self._free(self.moving)))
+        return self._passes(core) * max(min(64.0, self._free(self.stationary)), float(self._free(self.moving)))
+
+    def _passes(self, core: NeuronCore) -> int:
+        if self.moving.dtype != "float32":
+            return 1
+        return 2 if self.is_stationary_onezero or self.is_moving_onezero or (self.is_transpose and core.gen > 2) else 4
+
+    def cost(self, core: NeuronCore) -> Cost:
+        """fp32 becomes two MATMUL instructions (profile schema); the stationary loads of all passes count."""
+        columns, passes = self._free(self.stationary), self._passes(core)
+        moved = 2 * _k(self.stationary) * columns * self._free(self.moving) if self.is_transpose else 0
+        return replace(super().cost(core), load=loads(columns), columns=columns, passes=-(-passes // 2), transpose_flops=moved)
 
     def body(self, core: NeuronCore) -> Body:
         k = _k(self.stationary) * (2 if self._double() else 1)
@@ -457,7 +466,7 @@ class nc_matmul(Matmul):
             moving = load_m(mv)
             if core.gen >= 3 and moving.shape[0] == moving.shape[1] and np.array_equal(moving, np.eye(k)):
                 values = s.reshape(k, m).T if same else load_s(s).T
-                dst[...] = values.reshape(shape)
+                assign(dst, values.reshape(shape))
             else:  # a plain product with whatever is there: NaN and infinity spread, as on trn1
                 store(dst, (load_s(s).T @ moving).reshape(shape))
 

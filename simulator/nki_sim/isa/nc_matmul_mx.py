@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,8 +11,8 @@ import numpy as np
 from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
-from nki_sim.isa.base import PSUM, SBUF, Body, free, instruction, partitions, read, write
-from nki_sim.isa.cost import at_least, elements
+from nki_sim.isa.base import PSUM, SBUF, Body, Cost, free, instruction, partitions, read, write
+from nki_sim.isa.cost import at_least, elements, loads
 from nki_sim.isa.indirection import is_indirect, misplaced, off_quadrant, same_index, scattered_off
 from nki_sim.isa.matmul import Matmul
 from nki_sim.isa.mx_scales import ScaledInstruction
@@ -217,6 +218,11 @@ class nc_matmul_mx(ScaledInstruction, Matmul):
     def cycles(self, core: NeuronCore) -> float:
         """N columns of moving, one per cycle. (That 64 are the least is an estimate.)"""
         return at_least(elements(self, "moving"))
+
+    def cost(self, core: NeuronCore) -> Cost:
+        """One MATMUL instruction."""
+        columns = free(self.stationary)
+        return replace(super().cost(core), load=loads(columns), columns=columns, passes=1)
 
     def body(self, core: NeuronCore) -> Body:
         k, m, n = partitions(self.stationary), free(self.stationary), free(self.moving)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from nki_sim.dtypes import Array
+from nki_sim.dtypes import Array, assign, to_float32
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
-from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, free, instruction, partitions, read, write
-from nki_sim.isa.cost import at_least
+from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, Cost, free, instruction, partitions, read, write
+from nki_sim.isa.cost import at_least, loads
 from nki_sim.isa.enums import engine as Engine  # noqa: N812 - the field is named engine
 from nki_sim.memory import MemoryRegion
 from nki_sim.tensor import NkiTensor
@@ -117,28 +119,42 @@ class nc_transpose(ComputeInstruction):
         return Broken(f"dst is {dst.name}, data is {data.name}", "dst")
 
     def cycles(self, core: NeuronCore) -> float:
-        """Tensor Engine: max(P, min(64, F)) per pass, 2 passes for 4-byte data; Vector Engine: max(64, N)."""
+        """Tensor Engine: max(P, min(64, F)) per pass; fp32 takes 2 passes, on trn1 4. Vector Engine: max(64, N)."""
         p, f = partitions(self.data), free(self.data)
         if self.resolve_engine(core) is Engine.vector:
             return at_least(f)
-        return (2 if self.data.info.itemsize == 4 else 1) * max(float(p), min(64.0, f))
+        return self._passes(core) * max(float(p), min(64.0, f))
+
+    def _passes(self, core: NeuronCore) -> int:
+        if self.data.info.itemsize != 4:
+            return 1
+        return 4 if core.gen == 2 else 2
+
+    def cost(self, core: NeuronCore) -> Cost:
+        """On the Tensor Engine a matmul with data as stationary."""
+        cost = super().cost(core)
+        if self.resolve_engine(core) is Engine.vector:
+            return cost
+        p, f = partitions(self.data), free(self.data)
+        passes = -(-self._passes(core) // 2)
+        return replace(cost, load=loads(f), columns=f, passes=passes, transpose_flops=2 * p * f * p)
 
     def body(self, core: NeuronCore) -> Body:
         p, f, shape = partitions(self.data), free(self.data), self.dst.shape
 
         def transpose(dst: Array, data: Array) -> None:
-            dst[...] = data.reshape(p, f).T.reshape(shape)
+            assign(dst, data.reshape(p, f).T.reshape(shape))
 
         if core.gen > 2 or self.resolve_engine(core) is Engine.vector or not self.data.info.is_float:
             return transpose
 
         def multiply(dst: Array, data: Array) -> None:
             # trn1 multiplies by an identity matrix: NaN and infinity times the zeros of it are NaN in the rest of the row
-            turned = data.reshape(p, f).astype(np.float32).T
+            turned = to_float32(data.reshape(p, f)).T
             special = ~np.isfinite(turned)
             if special.any():
                 others = special.sum(axis=1, keepdims=True) > special
-                dst[...] = np.where(others, np.float32(np.nan), turned).reshape(shape)
+                assign(dst, np.where(others, np.float32(np.nan), turned).reshape(shape))
             else:
                 transpose(dst, data)
 

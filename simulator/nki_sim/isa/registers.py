@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nki_sim import context
-from nki_sim.dtypes import Array, DType, write_float32, write_integers
+from nki_sim.dtypes import Array, DType, to_float32, write_float32, write_integers
 from nki_sim.errors import Broken, NkiTypeError, Rule, fail, isa_page, page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import DMA_REACH, Body, Instruction, instruction, read, register, write
@@ -172,12 +172,12 @@ class register_load(_Sequencer):
         return self.one_element("src")
 
     def body(self, core: NeuronCore) -> Body:
-        whole = self.src.info.is_integer
+        info = self.src.info
 
         def load(dst: Any, src: Array) -> None:
             if _held_by(dst):
-                found = src.reshape(-1)[0]
-                dst.hold(int(found) if whole else float(found))
+                found = (to_float32(src) if info.is_float else src).reshape(-1)[0]
+                dst.hold(int(found) if info.is_integer else float(found))
 
         return load
 

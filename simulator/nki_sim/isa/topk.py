@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nki_sim.dtypes import Array
+from nki_sim.dtypes import Array, to_float32
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import SBUF, Body, ComputeInstruction, free, instruction, partitions, read, update
@@ -119,7 +119,7 @@ class topk(ComputeInstruction):
         def largest(val_dst: Array, idx_dst: Array, src: Array) -> None:
             listed = src.reshape(cores, _CORE, -1).transpose(0, 2, 1).reshape(cores, -1)[:, :n]
             # backwards, because of equal values the sort leaves those that come later behind
-            order = n - 1 - np.argsort(listed[:, ::-1].astype(np.float32), axis=1, kind="stable")[:, n - k :]
+            order = n - 1 - np.argsort(to_float32(listed[:, ::-1]), axis=1, kind="stable")[:, n - k :]
             places = group * _CORE + row, at
             val_dst[places], idx_dst[places] = np.take_along_axis(listed, order, axis=1), order
 

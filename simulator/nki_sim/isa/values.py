@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_sim.dtypes import Array, float_to_int, round_tfloat32
+from nki_sim.dtypes import Array, decoder, encoder, float_to_int, round_tfloat32
 from nki_sim.ops import Operator
 from nki_sim.tensor import NkiTensor
 
@@ -27,9 +27,8 @@ def loader(tile: NkiTensor, shape: tuple[int, ...] | None = None) -> Load:
     reshape = shape is not None and shape != tile.shape
     if tile.stored_dtype == F32:
         return (lambda a: a.reshape(shape)) if reshape else (lambda a: a)
-    if reshape:
-        return lambda a: a.astype(F32).reshape(shape)
-    return lambda a: a.astype(F32)
+    decode = decoder(tile.stored_dtype)
+    return (lambda a: decode(a).reshape(shape)) if reshape else decode
 
 
 def integer_loader(tile: NkiTensor, shape: tuple[int, ...] | None = None) -> Load:
@@ -68,10 +67,7 @@ def storer(tile: NkiTensor) -> Store:
 
         return store_int
 
-    def store(dst: Array, values: Array) -> None:
-        dst[...] = values
-
-    return store
+    return encoder(tile.stored_dtype)
 
 
 def sum_in_order(values: Array) -> Array:

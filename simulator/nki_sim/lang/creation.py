@@ -135,7 +135,8 @@ def ndarray(
     row, machine = resolve_dtype(dtype, "nl.ndarray"), context.machine()
     if row.kind == "packed" and machine.core.gen < 4:
         raise fail(X4_GEN4, f"dtype {row.name} on {_target()}", target=_target(), subject="nl.ndarray", operand="dtype")
-    made = machine.allocate(tuple(int(n) for n in shape), row, buffer, name, address)
+    own = shape if type(shape) is tuple and all(type(n) is int for n in shape) else tuple(int(n) for n in shape)
+    made = machine.allocate(own, row, buffer, name, address)
     place = made.storage.allocation.address
     if buffer is sbuf and place is not None and place[1] % machine.core.sbuf_min_align:
         machine.found(_portability(SBUF_ALIGN, f"byte offset {place[1]}", "nl.ndarray"))

@@ -1,0 +1,94 @@
+"""``python -m benchmarks [--json] [--quick] [NAME …]``: the table of what the simulator takes, beside its bars.
+
+Without names everything that has a bar; ``stepper`` (stepping through a run) and ``schedule`` (the timing model) by name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import loading, memory, peer, schedule, stepper, work
+from benchmarks.measuring import Found
+
+TABLE: dict[str, Callable[[int], list[Found]]] = {
+    "overhead": work.overhead,
+    "matmul": work.matmuls,
+    "attention": work.attention,
+    "softmax": work.softmax,
+    "rmsnorm": work.rmsnorm,
+    "layernorm": work.layernorm,
+    "peer": peer.peer,
+    "load_ext": loading.load_ext,
+    "memory": memory.memory,
+}
+BY_NAME = {"stepper": stepper.stepper, "schedule": schedule.schedules}
+REPEAT, QUICK = 15, 5
+
+
+def processor() -> str:
+    """The processor's name, as its maker gives it."""
+    known = Path("/proc/cpuinfo")
+    lines = known.read_text(encoding="utf-8").splitlines() if known.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+
+
+def heading() -> str:
+    return (
+        f"{datetime.date.today().isoformat()}, {processor()}, "
+        f"Python {platform.python_version()}, NumPy {np.__version__}; medians\n\n"
+        "| work | measured | bar | |\n|---|---|---|---|"
+    )
+
+
+def number(value: float, unit: str) -> str:
+    """Three digits, or all before the point, and the unit."""
+    return (f"{value:.3g}" if value < 1000 else f"{value:,.0f}") + (f" {unit}" if unit else "×")
+
+
+def line(row: Found) -> str:
+    """A line of a Markdown table, misses in bold."""
+    measured = "not there yet" if row.ratio is None else number(row.ratio, row.unit)
+    bar = "" if row.bar is None else ("≥ " if row.at_least else "") + number(row.bar, row.unit)
+    raw = ", ".join(f"{name} {value:,.4g}" if value < 1e4 else f"{name} {value:,.0f}" for name, value in row.medians.items())
+    return f"| {row.name} | {f'**{measured}**' if row.missed else measured} | {bar} | {raw} |"
+
+
+def as_object(row: Found) -> dict[str, object]:
+    made: dict[str, object] = {"name": row.name, "ratio": row.ratio, "bar": row.bar, "medians": row.medians}
+    if row.unit:
+        made["unit"] = row.unit
+    if row.bar is not None and row.ratio is not None:
+        made["missed"] = row.missed
+    return made
+
+
+def main() -> None:
+    known = {**TABLE, **BY_NAME}
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
+    parser.add_argument("--json", action="store_true", help="one object a row")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in known]
+    if unknown:
+        parser.error(f"no {', '.join(unknown)}: choose from {', '.join(known)}")
+    if not options.json:
+        print(heading(), flush=True)
+    for name in options.names or TABLE:
+        for row in known[name](QUICK if options.quick else REPEAT):
+            print(json.dumps(as_object(row), ensure_ascii=False) if options.json else line(row), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""How figures are taken: alternately, after a warm-up, with garbage collected between, as medians."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import nki_sim
+import numpy as np
+from nki_sim.kernel import Kernel, jit
+
+Work = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Found:
+    """One line of the table.
+
+    Attributes:
+        name: what was measured.
+        ratio: the figure; ``None`` when there is nothing to measure yet.
+        bar: what it is held to.
+        unit: of both; a ratio has none.
+        at_least: the bar is a lower limit.
+        medians: the raw figures behind it, with their units in their names.
+    """
+
+    name: str
+    ratio: float | None
+    bar: float | None
+    unit: str = ""
+    at_least: bool = False
+    medians: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def missed(self) -> bool:
+        if self.ratio is None or self.bar is None:
+            return False
+        return self.ratio < self.bar if self.at_least else self.ratio > self.bar
+
+
+def alternately(works: Sequence[Work], repeat: int, clock: Callable[[], float] = time.perf_counter) -> list[list[float]]:
+    """Seconds of each work, each time, taken in turns so that a machine that slows down slows all."""
+    times: list[list[float]] = [[] for _ in works]
+    for work in works:
+        work()
+    for _ in range(repeat):
+        for kept, work in zip(times, works, strict=True):
+            gc.collect()
+            began = clock()
+            result = work()
+            kept.append(clock() - began)
+            del result
+    return times
+
+
+def ratio(ours: Sequence[float], bare: Sequence[float]) -> float:
+    """The median of the ratios of neighbours in time."""
+    return statistics.median(a / b for a, b in zip(ours, bare, strict=True))
+
+
+def recorded(kernel: Kernel, args: Sequence[Any]) -> Work:
+    """A first run: the kernel's Python, all checks, and the record."""
+    return lambda: nki_sim.run(jit(kernel.function), *args)
+
+
+def replayed(kernel: Kernel, args: Sequence[Any]) -> Work | None:
+    """The recorded program on other inputs of the same shapes; ``None`` while calling a kernel again runs its Python again."""
+    sets = [args, [a.copy() if isinstance(a, np.ndarray) else a for a in args]]
+    kernel(*sets[0])
+    if runs_python(lambda: kernel(*sets[1]), kernel.function.__code__):
+        return None
+    turns = itertools.cycle(sets)
+    return lambda: kernel(*next(turns))
+
+
+def runs_python(work: Work, code: Any) -> bool:
+    """Whether a function's Python runs meanwhile."""
+    entered: list[Any] = []
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, _: entered.append(code) if event == "call" and frame.f_code is code else None)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return bool(entered)
+
+
+def agree(name: str, result: Any, expected: Any, tolerance: float) -> None:
+    """What is measured computes the right thing.
+
+    Raises:
+        ArithmeticError: the largest difference is more than ``tolerance`` of the largest element.
+    """
+    ours, other = (np.asarray(a).astype(np.float32) for a in (result, expected))
+    error = float(np.abs(ours - other).max() / np.abs(other).max())
+    if not error <= tolerance:
+        raise ArithmeticError(f"{name}: differs from NumPy by {error:.1e} of the largest element")

@@ -1,0 +1,50 @@
+"""Beside triton-viz's NKI interpreter, which was measured once, by hand, together with NumPy: ``peer.json``.
+
+Its figures were taken on another day and perhaps another machine, so both are compared through NumPy's time for the same
+product: (peer / NumPy, as noted) over (ours / NumPy, now).
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks import bare, kernels
+from benchmarks.measuring import Found, agree, alternately, recorded, replayed
+from benchmarks.work import normal
+
+BARS = {"recorded": {"without": 1.8, "with": 12.0}, "replayed": {"without": 2.4, "with": 16.0}}
+
+
+def noted() -> dict[str, Any]:
+    """Date, versions, processor and medians of the measurement by hand."""
+    found: dict[str, Any] = json.loads(Path(__file__).with_name("peer.json").read_text(encoding="utf-8"))
+    return found
+
+
+def peer(repeat: int) -> list[Found]:
+    a, b = normal(2, 1024, 1024)
+    works = {"numpy": partial(bare.matmul, a, b), "recorded": recorded(kernels.tiled_matmul, (a, b))}
+    agree("matmul", works["recorded"]().result, works["numpy"](), 1e-4)
+    again = replayed(kernels.tiled_matmul, (a, b))
+    if again is not None:
+        works["replayed"] = again
+    times = dict(zip(works, alternately(list(works.values()), repeat), strict=True))
+    medians = {name: statistics.median(kept) * 1e3 for name, kept in times.items()}
+    found = []
+    for how, bars in BARS.items():
+        for tracer, bar in bars.items():
+            name = f"matmul 1024³ fp32, faster than triton-viz {tracer} its tracer, {how}"
+            found.append(_row(name, bar, how, noted()["medians ms"], f"triton-viz {tracer} tracer", medians))
+    return found
+
+
+def _row(name: str, bar: float, how: str, noted: dict[str, float], peer: str, now: dict[str, float]) -> Found:
+    raw = {f"{peer} ms, noted": noted[peer], "numpy ms, noted": noted["numpy"], "numpy ms": now["numpy"]}
+    if how not in now:
+        return Found(name, None, bar, at_least=True, medians=raw)
+    factor = noted[peer] / noted["numpy"] * now["numpy"] / now[how]
+    return Found(name, factor, bar, at_least=True, medians={**raw, f"{how} ms": now[how]})

@@ -1,0 +1,24 @@
+"""When each instruction of a recorded program runs on the device, and what that says: estimates."""
+
+from nki_sim.timing.advice import Advice, advise
+from nki_sim.timing.dependencies import Dependencies, check_order, dependencies
+from nki_sim.timing.descriptors import DmaShape, dma_shape
+from nki_sim.timing.profile import EngineProfile, Profile, profile
+from nki_sim.timing.schedule import ENGINES, Order, Timeline, schedule
+
+__all__ = [
+    "ENGINES",
+    "Advice",
+    "Dependencies",
+    "DmaShape",
+    "EngineProfile",
+    "Order",
+    "Profile",
+    "Timeline",
+    "advise",
+    "check_order",
+    "dependencies",
+    "dma_shape",
+    "profile",
+    "schedule",
+]

@@ -1,0 +1,356 @@
+"""When each instruction runs: a pure function of the recorded program and the NeuronCore.
+
+Every engine takes its instructions in the order it is given; one starts when its engine is free and everything it depends
+on is done; it occupies its engine for its cycles, and its result is there some time later. A DMA instruction is triggered
+by a queue, one after the other; its bytes then take the DMA engines' time. Two orders: that of the program, and the one
+a compiler may choose, in which of all instructions of an engine that could start, the first in the program does.
+
+Every number is :class:`~nki_sim.hw.Latencies`' or the instruction's own; what comes out is an estimate.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from nki_sim.hw import NeuronCore
+from nki_sim.program import Plan, Program
+from nki_sim.timing.dependencies import OUTPUT, TRUE, Dependencies, Explicit, dependencies
+from nki_sim.timing.descriptors import dma_shape, engine_ns
+
+ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
+HALF = 0.5
+
+Order = Literal["program", "compiler"]
+Ints = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass
+class Timeline:
+    """The schedule of one program; times in ns from the kernel's start, one entry per step.
+
+    Attributes:
+        lanes: lane names: the engines, then the DMA queues.
+        lane: index into ``lanes``.
+        start, end: when the lane is occupied.
+        done: when the result is there.
+        begin: of a DMA, its first byte; else ``start``.
+        blocker: the step that the start waited for, -1 for none; ``waited`` is how long the lane stood idle for it.
+        dependencies: who waits for whom.
+        order: ``program`` or ``compiler``.
+    """
+
+    lanes: tuple[str, ...]
+    lane: Ints
+    start: Floats
+    end: Floats
+    done: Floats
+    begin: Floats
+    blocker: Ints
+    waited: Floats
+    dependencies: Dependencies = field(repr=False)
+    order: Order = "program"
+
+    @property
+    def total(self) -> float:
+        """ns from the first start to the last result."""
+        return float(self.done.max()) if len(self.done) else 0.0
+
+    @property
+    def edges(self) -> list[tuple[int, int]]:
+        """``(producer, consumer)`` of every dependency."""
+        return [(p, step) for step in range(len(self.lane)) for p in self.dependencies.of(step)]
+
+    def busy(self) -> dict[str, float]:
+        """ns each lane is occupied."""
+        sums = np.bincount(self.lane, self.end - self.start, len(self.lanes)) if len(self.lane) else np.zeros(len(self.lanes))
+        return {name: float(n) for name, n in zip(self.lanes, sums, strict=True)}
+
+    def critical_path(self) -> list[int]:
+        """The chain of steps that decides the total, first to last."""
+        if not len(self.done):
+            return []
+        step, path = int(self.done.argmax()), []
+        while step >= 0:
+            path.append(step)
+            step = int(self.blocker[step])
+        return path[::-1]
+
+
+def schedule(
+    program: Program, core: NeuronCore, found: Dependencies | None = None, *, order: Order = "program", explicit: Explicit = ()
+) -> Timeline:
+    """Schedule a program.
+
+    Args:
+        found: its dependencies, when they are known; else they are looked for, with ``explicit`` those of ``depends_on``.
+        order: ``program``, or ``compiler``: any order within the dependencies.
+
+    Raises:
+        ValueError: another order.
+    """
+    if order not in ("program", "compiler"):
+        raise ValueError(f"order is {order!r}: it is 'program' or 'compiler'")
+    known = dependencies(program, core, explicit) if found is None else found
+    clock = _Clock(program, core, known)
+    for step in known.order if order == "program" else _by_readiness(clock):
+        clock.issue(step)
+    return clock.timeline(order)
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A plan's times in ns."""
+
+    taker: int
+    """The engine, or the queue after the engines, that takes it."""
+    lane: int
+    held: float
+    after: float
+    gap: float = 0.0
+    load: float = 0.0
+    table: str = ""
+    ports: tuple[str, ...] = ()
+    engines: int = 0
+    moving: float = 0.0
+
+
+class _Clock:
+    """Lanes and when each is free. Lists, not arrays: one step at a time is what Python's are faster at."""
+
+    def __init__(self, program: Program, core: NeuronCore, known: Dependencies):
+        self.program, self.known, self._core = program, known, core
+        self._latencies = core.latencies
+        self.lanes = (*ENGINES, *(f"DMA q{i}" for i in range(core.dma_queues)))
+        queues = sorted({plan.cost.queue for plan in program.plans if plan.engine == "dma"})
+        self.held = [self._hold(plan, queues) for plan in program.plans]
+        self.free = [0.0] * (len(ENGINES) + len(queues))
+        """When each engine, and each queue, can take its next step."""
+        n, lanes = len(program), len(self.lanes)
+        self._free, self._last = [0.0] * lanes, [-1] * lanes
+        self._lane, self._blocker = array("i", bytes(4 * n)), array("i", bytes(4 * n))
+        self._start, self._end, self.done, self._begin, self._waited = (array("d", bytes(8 * n)) for _ in range(5))
+        self._sources = (known.first, known.producers, known.kinds, self.done, core.latencies.semaphore)
+        self._ports: dict[str, tuple[float, int]] = {}
+        self._queue_last = [-1] * len(queues)
+        self._transfers = 0
+        self._dma = _DmaEngines(core)
+        self._table = ""
+        self._weights = 0.0
+        self._warmth = _Warmth(core.latencies.throttle)
+
+    def _hold(self, plan: Plan, queues: list[str]) -> _Held:
+        latencies, cost = self._latencies, plan.cost
+        if plan.engine == "dma":
+            engines, moving = dma_shape(plan).engines, engine_ns(plan, latencies, self._core.gen)
+            return _Held(len(ENGINES) + queues.index(cost.queue), -1, 0.0, latencies.dma_end, engines=engines, moving=moving)
+        clock = getattr(self._core.clocks, plan.engine, self._core.clocks.scalar)
+        lane, held = ENGINES.index(plan.engine), cost.cycles / clock
+        if plan.engine == "tensor":
+            return _Held(lane, lane, held, latencies.tensor + cost.columns / clock, load=cost.load / clock, ports=cost.ports)
+        gap = latencies.vector_gap_cycles / clock if plan.engine == "vector" else 0.0
+        return _Held(lane, lane, held, getattr(latencies, plan.engine, 0.0), gap, table=cost.table, ports=cost.ports)
+
+    # -- one step ----------------------------------------------------------------------------------------------------
+
+    def ready(self, step: int, lane: int) -> tuple[float, float, int]:
+        """When the data that a step reads is there for a lane, when everything it depends on is, and the step that was last."""
+        first, producers, kinds, done, semaphore = self._sources
+        data, ready, blocker = 0.0, 0.0, -1
+        for i in range(first[step], first[step + 1]):
+            producer, kind = producers[i], kinds[i]
+            if kind == TRUE:
+                there = done[producer] + semaphore
+                if there > data:
+                    data = there
+            elif self._lane[producer] == lane:  # its turn is enough: an engine reads and writes in order
+                there = self._end[producer]
+            else:
+                there = (done[producer] if kind == OUTPUT else self._end[producer]) + semaphore
+            if there > ready:
+                ready, blocker = there, producer
+        return data, ready, blocker
+
+    def issue(self, step: int) -> None:
+        """Put a step on its lane, after what it depends on."""
+        held = self.held[self.program.plan_number(step)]
+        if held.lane < 0:
+            self._transfer(step, held)
+        else:
+            self._compute(step, held)
+
+    def _compute(self, step: int, held: _Held) -> None:
+        lane = held.lane
+        free = self._free[lane]
+        data, start, blocker = self.ready(step, lane)
+        if held.load:  # the next weights load while the last matmul runs
+            start = max(start, max(data, self._weights) + held.load)
+        if held.table and held.table != self._table:
+            self._table = held.table
+            free += self._latencies.table_load
+        if free >= start:
+            start, blocker = free, self._last[lane]
+        if held.ports:
+            start, blocker = self._at_port(held.ports, start, blocker)
+        duration = held.held
+        if lane == 0:
+            duration = self._warmth.of(start, duration)
+            self._weights = start
+        end = start + duration
+        for port in held.ports:
+            self._ports[port] = (end, step)
+        self._note(step, lane, (start, start, end, end + held.after), blocker)
+        self._free[lane] = self.free[lane] = end + held.gap
+
+    def _at_port(self, ports: tuple[str, ...], start: float, blocker: int) -> tuple[float, int]:
+        """When ports that engines share are free, and who held them."""
+        for port in ports:
+            there, holder = self._ports.get(port, (0.0, -1))
+            if there > start:
+                start, blocker = there, holder
+        return start, blocker
+
+    def _transfer(self, step: int, held: _Held) -> None:
+        lane = len(ENGINES) + self._transfers % self._core.dma_queues
+        self._transfers += 1
+        _, start, blocker = self.ready(step, lane)
+        queue = held.taker - len(ENGINES)
+        for there, holder in ((self._free[lane], self._last[lane]), (self.free[held.taker], self._queue_last[queue])):
+            if there > start:
+                start, blocker = there, holder
+        self.free[held.taker], self._queue_last[queue] = start + self._latencies.dma_issue, step
+        begin, end = self._dma.move(start + self._latencies.dma_start, held.engines, held.moving)
+        self._note(step, lane, (start, begin, end, end + held.after), blocker)
+        self._free[lane] = end
+
+    def _note(self, step: int, lane: int, times: tuple[float, float, float, float], blocker: int) -> None:
+        self._lane[step] = lane
+        self._blocker[step] = blocker
+        waited = times[0] - self._free[lane]
+        if waited > 0.0:
+            self._waited[step] = waited
+        self._start[step], self._begin[step], self._end[step], self.done[step] = times
+        self._last[lane] = step
+
+    def timeline(self, order: Order) -> Timeline:
+        """All that was issued."""
+        lane, blocker = (np.frombuffer(a, np.int32) if len(a) else np.zeros(0, np.int32) for a in (self._lane, self._blocker))
+        start, end, done, begin, waited = (
+            np.frombuffer(a, np.float64) if len(a) else np.zeros(0)
+            for a in (self._start, self._end, self.done, self._begin, self._waited)
+        )
+        return Timeline(self.lanes, lane, start, end, done, begin, blocker, waited, self.known, order)
+
+
+class _DmaEngines:
+    """The DMA engines' time. A transfer takes ``engines`` of them, the ones that are free first."""
+
+    def __init__(self, core: NeuronCore):
+        self._count = core.dma_engines
+        self._free = [0.0] * core.dma_engines
+        self._level: float | None = 0.0
+        """When all engines are free, if that is the same for all."""
+
+    def move(self, ready: float, engines: int, ns: float) -> tuple[float, float]:
+        """First and last byte of a transfer that is ready to start."""
+        if engines == self._count and self._level is not None:
+            begin = max(ready, self._level)
+            self._level = begin + ns
+            return begin, self._level
+        if self._level is not None:
+            self._free, self._level = [self._level] * self._count, None
+        if engines == self._count:
+            begin, last = max(ready, min(self._free)), max(self._free)
+            self._free = [max(ready, free) + ns for free in self._free]
+            if last <= ready:
+                self._level = ready + ns
+            return begin, max(ready, last) + ns
+        heap = self._free
+        heapq.heapify(heap)
+        taken = [max(ready, heapq.heappop(heap)) for _ in range(engines)]
+        for begin in taken:
+            heapq.heappush(heap, begin + ns)
+        return taken[0], taken[-1] + ns
+
+
+class _Warmth:
+    """The tensor engine's throttle: half speed at the start of a burst, full speed after ``length`` ns of one; when it was
+    idle for more than half of such a window, the next burst starts anew."""
+
+    def __init__(self, length: float):
+        self._length = length
+        self._burst = 0.0
+        self._window, self._worked = 0.0, 0.0
+        self._cold = True
+
+    def of(self, start: float, duration: float) -> float:
+        """The duration of a matmul that starts at ``start``, at the speed it has then."""
+        if not self._length:
+            return duration
+        if start - self._window >= self._length:
+            self._cold = self._worked < HALF * (start - self._window)
+            if self._cold:
+                self._burst = start
+            self._window, self._worked = start, 0.0
+        age = (start - self._burst) / self._length
+        if age < 1.0:
+            duration /= HALF + HALF * max(0.0, age)
+        self._worked += duration
+        return duration
+
+
+def _by_readiness(clock: _Clock) -> Iterator[int]:
+    """Steps as a list scheduler takes them: the engine or queue that can go on first takes, of what is ready, the first.
+
+    Per engine or queue there are two heaps: what is ready by now, in program order, and what will be, by time.
+    """
+    known, plans, held, free = clock.known, clock.program.tables[0], clock.held, clock.free
+    now: list[list[int]] = [[] for _ in free]
+    later: list[list[tuple[float, int]]] = [[] for _ in free]
+    open_ = [known.first[i + 1] - known.first[i] for i in range(len(known))]
+    consumers, first = _transposed(known)
+
+    def enter(step: int) -> None:
+        mine = held[plans[step]]
+        heapq.heappush(later[mine.taker], (clock.ready(step, mine.lane)[1], step))
+
+    for step in range(len(known)):
+        if not open_[step]:
+            enter(step)
+    for _ in range(len(known)):
+        best, when = -1, math.inf
+        for taker, at in enumerate(free):
+            if not now[taker]:
+                if not later[taker]:
+                    continue
+                at = max(at, later[taker][0][0])
+            if at < when:
+                best, when = taker, at
+        waiting, ready = later[best], now[best]
+        while waiting and waiting[0][0] <= when:
+            heapq.heappush(ready, heapq.heappop(waiting)[1])
+        step = heapq.heappop(ready)
+        yield step
+        for consumer in consumers[first[step] : first[step + 1]]:
+            open_[consumer] -= 1
+            if not open_[consumer]:
+                enter(consumer)
+
+
+def _transposed(known: Dependencies) -> tuple[list[int], list[int]]:
+    producers = np.frombuffer(known.producers, np.int32) if len(known.producers) else np.zeros(0, np.int32)
+    first_of = np.frombuffer(known.first, np.int64)
+    counts = first_of[1:] - first_of[:-1]
+    steps = np.repeat(np.arange(len(known), dtype=np.int32), counts)
+    order = np.argsort(producers, kind="stable")
+    first = np.zeros(len(known) + 1, np.int32)
+    np.cumsum(np.bincount(producers, minlength=len(known)), out=first[1:])
+    return steps[order].tolist(), first.tolist()
