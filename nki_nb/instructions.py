@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -126,7 +127,7 @@ def _of_plan(plan: Plan) -> Row:
 
 def _size(plan: Plan, place: int) -> int:
     slot = plan.slots[place]
-    return slot.itemsize * int(np.prod(slot.shape, dtype=np.int64))
+    return slot.itemsize * math.prod(slot.shape)
 
 
 def _activation(plan: Plan) -> str | None:
@@ -154,7 +155,7 @@ def _cell(value: Any) -> Any:
 
 
 def write_parquet(profile: Profile, path: Path) -> None:
-    """Write the table as Parquet.
+    """Write the table as Parquet; its metadata say which kernel, target and order it is, and that times are estimates.
 
     Raises:
         MissingExtraError: pyarrow is not installed.
@@ -162,7 +163,8 @@ def write_parquet(profile: Profile, path: Path) -> None:
     arrow = extras.load("pyarrow", "profile", "a Parquet file")
     parquet = extras.load("pyarrow.parquet", "profile", "a Parquet file")
     types = {int: arrow.int64(), str: arrow.string()}
-    schema = arrow.schema([(name, types[kind]) for name, kind in COLUMNS.items()])
+    about = {"kernel": profile.kernel, "target": profile.target, "order": profile.order, "times": "estimates"}
+    schema = arrow.schema([(name, types[kind]) for name, kind in COLUMNS.items()], metadata=about)
     with whole(path) as file, parquet.ParquetWriter(file, schema) as writer:
         for batch in _batches(rows(profile)):
             writer.write_batch(arrow.RecordBatch.from_pylist(batch, schema=schema))

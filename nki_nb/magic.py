@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics
+from nki_sim.cache import KERNELS
 from nki_sim.hw import ALIASES, TARGET_VARIABLE, NeuronCore, core
 from nki_sim.timing import Profile
 
@@ -120,7 +121,7 @@ class NkiMagics(Magics):
         last    the last run again; ``run = %nki last`` keeps it, with its program and memory map
         profile the last run in the profiler's terms, and what that says; --order compiler|program, --json
         help    an instruction or function: operands, engine, cost, limits; a rule by its id; else what a word finds
-        reset   forget the last run and the session's target
+        reset   forget the last run, specialised kernels and the session's target
 
         A call, with the options of %%nki, runs a kernel that an earlier cell has defined.
         """
@@ -172,6 +173,7 @@ class NkiMagics(Magics):
 
     def _reset(self, _: str) -> None:
         self.last, self.views = None, []
+        KERNELS.clear()
         self.forget_target()
         print(f"target: {core()}")
 

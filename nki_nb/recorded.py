@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +15,9 @@ Bytes = dict[str, int]
 """Bytes by memory and access: ``hbm_read_bytes`` … ``psum_write_bytes``."""
 
 NO_BYTES: Bytes = {f"{memory}_{access}_bytes": 0 for memory in ("hbm", "sbuf", "psum") for access in ("read", "write")}
+
+SHORT = 64.0
+"""Cycles that every instruction takes at least."""
 
 
 def as_profile(run: Run | Profile) -> Profile:
@@ -79,14 +83,5 @@ def performance_mode(plan: Plan) -> str | None:
     tell: of short instructions they do not."""
     if plan.engine != "vector" or plan.cost.cycles <= SHORT:
         return None
-    longest = 0
-    for slot in plan.slots:
-        size = 1
-        for n in slot.shape[1:]:
-            size *= n
-        longest = max(longest, size)
+    longest = max((math.prod(slot.shape[1:]) for slot in plan.slots), default=0)
     return {4: "4x", 2: "2x"}.get(round(longest / plan.cost.cycles))
-
-
-SHORT = 64.0
-"""Cycles that every instruction takes at least."""

@@ -156,9 +156,9 @@ class _Chart:
     # -- waits and the critical path -----------------------------------------------------------------------------------
 
     def _waits(self) -> None:
-        """The longest waits, as thin lines before the instructions that waited."""
+        """The longest waits, as thin lines before the instructions that waited; in a merged bar, its shade tells of them."""
         line = self.line
-        long = np.flatnonzero(line.waited * ACROSS / self.total >= SHORTEST_WAIT)
+        long = np.flatnonzero(line.waited >= max(SHORTEST_WAIT * self.total / ACROSS, self.grain))
         for step in sorted(map(int, long[np.argsort(-line.waited[long], kind="stable")][:MOST_WAITS])):
             x, wide = self.x(float(line.start[step] - line.waited[step])), ACROSS * float(line.waited[step]) / self.total
             y = self.y[int(line.lane[step])] + self.bar / 2 - 0.7
@@ -205,7 +205,7 @@ class _Chart:
             merged = (
                 f"{self.told.steps} instructions: neighbours that start within {format_time(self.grain)} are drawn as one bar, "
             )
-            drawing.text(LEFT, y + 16, merged + "the darker, the more of it works", size=10, fill=MUTED)
+            drawing.text(LEFT, y + 16, merged + "the darker, the more of it works; the path likewise", size=10, fill=MUTED)
 
 
 def path_spans(line: Timeline) -> Iterator[Span]:

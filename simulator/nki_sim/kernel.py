@@ -11,21 +11,25 @@ import inspect
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from nki_sim import context
 from nki_sim.arrays import Incoming, Restore, incoming, is_array, outgoing
+from nki_sim.cache import KERNELS, Entry, is_known, switches
 from nki_sim.calls import explain_call
 from nki_sim.config import CompileConfig, Configs, SpecializationConfig
-from nki_sim.dtypes import Array, UnknownDTypeError
+from nki_sim.dtypes import Array, DType, UnknownDTypeError
 from nki_sim.errors import Broken, Diagnosis, NkiError, NkiTypeError, NkiValidationError, Rule, page, violation
+from nki_sim.fingerprint import UNKNOWN, fingerprint, frozen
 from nki_sim.hw import NeuronCore, core
-from nki_sim.machine import Machine
+from nki_sim.machine import Disturbed, Machine
 from nki_sim.memory import MemoryRegion
 from nki_sim.placement import place
+from nki_sim.program import Slot
+from nki_sim.replay.accesses import Access, access
 from nki_sim.run import Run, RunOptions
 from nki_sim.source import TRACE_ROOTS, Site
 from nki_sim.tensor import NkiTensor
@@ -228,7 +232,48 @@ class Kernel:
         if machine is not None:
             self._check_nested(machine)
             return self.function(*args, **kwargs)
-        return self.run(args, kwargs, RunOptions(keep_inputs=False)).result
+        hw = core(None)
+        bound = self._bind(args, kwargs, hw)
+        key, values = self._key(bound, hw)
+        entry = KERNELS.get(key) if key is not None else None
+        if entry is not None:
+            try:
+                return _again(entry, [incoming(value) for value in values])
+            except Disturbed:
+                pass  # what is new must be said at its line
+        done = self._execute(bound, hw, RunOptions(keep_inputs=False))
+        if key is not None and done.run.machine.static and done.run.precise and not done.run.findings:
+            KERNELS.put(key, done.entry())
+        return done.run.result
+
+    def _key(self, bound: inspect.BoundArguments, hw: NeuronCore) -> tuple[Any, list[Any]]:
+        """What a specialised kernel is kept under (``None``: not at all), and the arrays among the arguments, each once."""
+        values: list[Any] = []
+
+        def part(value: Any) -> Any:
+            if isinstance(value, (tuple, list)):
+                return type(value), tuple(part(item) for item in value)
+            if isinstance(value, dict):
+                return dict, tuple((name, part(item)) for name, item in value.items())
+            if not is_array(value):
+                return frozen(value)
+            if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+                return UNKNOWN  # shape and dtype of what has only __array__ would cost a copy
+            at = next((i for i, other in enumerate(values) if other is value), len(values))
+            if at == len(values):
+                values.append(value)
+            return "tensor", tuple(value.shape), str(value.dtype), at, _writable(value)
+
+        parts = tuple((name, part(value)) for name, value in bound.arguments.items())
+        depends = fingerprint(self.function)
+        if not is_known(depends) or not _all_known(parts):
+            return None, []
+        key = (depends, parts, hw, self.lnc, self.schedule, self.configs, switches())
+        try:
+            hash(key)
+        except TypeError:
+            return None, []
+        return key, values
 
     def run(self, args: Sequence[Any], kwargs: dict[str, Any], options: RunOptions = RunOptions()) -> Run:  # noqa: B008
         """Run on the simulator and keep everything it did; the options cannot clash with the kernel's parameters.
@@ -236,11 +281,14 @@ class Kernel:
         Raises:
             NkiValidationError: the kernel breaks a limit.
         """
-        hw, precise = core(options.target), options.stores_precisely
+        hw = core(options.target)
+        return self._execute(self._bind(args, kwargs, hw), hw, options).run
+
+    def _execute(self, bound: inspect.BoundArguments, hw: NeuronCore, options: RunOptions) -> _Done:
+        precise = options.stores_precisely
         self._check_lnc(hw)
         machine = Machine(hw, strict=options.strict, precise=precise, dry=options.dry)
         machine.configs = self.configs
-        bound = self._bind(args, kwargs, hw)
         arrays: list[tuple[NkiTensor, Incoming]] = []
         self._take_in(bound, machine, arrays)
         inputs = {t.storage.allocation.id: t.array.copy() for t, _ in arrays} if options.keep_inputs and not options.dry else {}
@@ -261,15 +309,14 @@ class Kernel:
                 error.run = Run(self.name, hw, self.lnc or 1, None, machine, memory, inputs, precise=precise)
                 raise
         seconds = time.perf_counter() - began
-        if options.dry:
-            return Run(self.name, hw, self.lnc or 1, None, machine, memory, {}, seconds, precise)
         restore = arrays[0][1].restore if arrays else (lambda a: a)
-        result = _give_out(returned, restore)
+        result = None if options.dry else _give_out(returned, restore)
         for tensor, given in arrays:
             host = tensor.storage.host
-            if host is not None and host.written:
+            if host is not None and host.written and not options.dry:
                 given.write_back(tensor.array)
-        return Run(self.name, hw, self.lnc or 1, result, machine, memory, inputs, seconds, precise)
+        run = Run(self.name, hw, self.lnc or 1, result, machine, memory, inputs, seconds, precise)
+        return _Done(run, returned, tuple(tensor.storage.allocation.id for tensor, _ in arrays))
 
     def _specialise(self, bound: inspect.BoundArguments, hw: NeuronCore) -> Any:
         """Run the kernel's Python; wrong calls of the API are said in its words."""
@@ -387,6 +434,74 @@ class Kernel:
 
     def _found(self, machine: Machine, rule: Rule, what: str, sites: tuple[Site, ...]) -> None:
         machine.found(violation(rule, Broken(what), target=machine.core.target, instruction=self.name, sites=sites))
+
+
+@dataclass
+class _Done:
+    """A finished run, what the kernel returned, and its inputs' allocation numbers."""
+
+    run: Run
+    returned: Any
+    inputs: tuple[int, ...]
+
+    def entry(self) -> Entry:
+        """The run as it is kept for calls like it."""
+        outputs: list[Access] = []
+        machine = self.run.machine
+
+        def place_of(value: Any) -> Any:
+            if isinstance(value, NkiTensor):
+                slot = Slot("", "read", value.shape, value.strides, value.dtype, value.info.itemsize)
+                outputs.append(access(machine, value.storage.allocation, slot, value.offset))
+                return _Output(len(outputs) - 1, value.info)
+            if isinstance(value, (tuple, list)):
+                return _like(value, [place_of(item) for item in value])
+            if isinstance(value, dict):
+                return {name: place_of(item) for name, item in value.items()}
+            return None
+
+        returned = place_of(self.returned)
+        machine.memory.forget_pools()
+        return Entry(machine, self.run.memory, self.inputs, tuple(outputs), returned)
+
+
+@dataclass(frozen=True)
+class _Output:
+    """The place of a result among those of an entry."""
+
+    index: int
+    info: DType
+
+
+def _again(entry: Entry, given: list[Incoming]) -> Any:
+    """Run a kept kernel on other arrays, and give out what it returns."""
+    values, written = entry([one.array for one in given])
+    restore = given[0].restore if given else (lambda a: a)
+
+    def give(value: Any) -> Any:
+        if isinstance(value, _Output):
+            return restore(outgoing(values[value.index], value.info))
+        if isinstance(value, (tuple, list)):
+            return _like(value, [give(item) for item in value])
+        if isinstance(value, dict):
+            return {name: give(item) for name, item in value.items()}
+        return None
+
+    result = give(entry.returned)
+    for which, array in written.items():
+        given[which].write_back(array)
+    return result
+
+
+def _writable(value: Any) -> bool:
+    flags = getattr(value, "flags", None)
+    return bool(getattr(flags, "writeable", True))
+
+
+def _all_known(parts: Any) -> bool:
+    if isinstance(parts, tuple):
+        return all(_all_known(part) for part in parts)
+    return is_known(parts)
 
 
 def _like(sequence: Any, items: list[Any]) -> Any:

@@ -98,6 +98,10 @@ NOT_A_TILE = Rule(
 )
 
 
+class Disturbed(Exception):  # noqa: N818 - nothing went wrong: what is done again has something new to say
+    """A body that is done again has a finding, or an error, that the recorded run did not have."""
+
+
 class Machine:
     """One NeuronCore running one kernel: memories, program, accumulator registers, findings.
 
@@ -133,6 +137,9 @@ class Machine:
         self._again: int | None = None
         self._scoped = False
         self._muted = False
+        self._disturbed = False
+        self.static = True
+        """Whether what it does is the same for all data: no registers, no loops at run time."""
         self._plans: dict[Any, tuple[int, Plan]] = {}
         self._targets: dict[type[Instruction], tuple[Any, Any]] = {}
 
@@ -210,6 +217,7 @@ class Machine:
 
     def effect(self, action: Callable[[], None]) -> None:
         """Do what is no instruction, now and in each further round of the loop being traced."""
+        self.static = False
         action()
         if self.round is not None:
             self.round.append(action)
@@ -253,6 +261,7 @@ class Machine:
                 if value.dynamic is None:
                     flat.append(value.offset)
                 else:  # a runtime scalar offset is recorded as what it was in this run
+                    self.static = self.static and not isinstance(value.dynamic.index, RuntimeScalar)
                     flat.append(value.offset if self.dry else _offset_now(value))
                     if isinstance(value.dynamic.index, NkiTensor):
                         value.dynamic.index.storage.allocation.last = step
@@ -260,6 +269,7 @@ class Machine:
                 flat.append(ABSENT)
                 flat.append(0)
             else:
+                self.static = self.static and not isinstance(value, RuntimeScalar)
                 flat.append(SCALAR)
                 flat.append(program.constant(now(value)))
         if self._again is not None:
@@ -490,6 +500,8 @@ class Machine:
 
     def finding(self, ins: Instruction, rule: Rule, broken: Broken, notes: tuple[str, ...] = ()) -> None:
         """Report something the simulator lets through; under ``strict`` it is an error."""
+        if self._disturbed:
+            raise Disturbed
         if not self._muted:
             self.found(self.diagnose(ins, rule, broken, notes))
 
@@ -501,6 +513,21 @@ class Machine:
             yield
         finally:
             self._muted = before
+
+    @contextmanager
+    def disturbed(self) -> Iterator[None]:
+        """Run bodies again; whatever one has to report ends it.
+
+        Raises:
+            Disturbed: it must be said at the line that it is about: run the kernel itself.
+        """
+        self._disturbed = True
+        try:
+            yield
+        except (NkiError, OutOfRangeError) as error:
+            raise Disturbed from error
+        finally:
+            self._disturbed = False
 
     def found(self, diagnosis: Diagnosis) -> None:
         """Keep a finding and warn about it once per place; under ``strict`` raise it."""

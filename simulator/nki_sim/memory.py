@@ -397,6 +397,11 @@ class Memory:
         self.allocations.append(allocation)
         return storage
 
+    def forget_pools(self) -> None:
+        """Give the bytes of dead tensors back."""
+        for pool in self._pools.values():
+            pool.clear()
+
     def stored(self, dtype: DType) -> DType:
         """The dtype as stored: with ``NKI_PRECISE_FP=0`` low-precision floats are kept as float32."""
         if self.precise or dtype.kind != "float" or dtype.itemsize >= 4:

@@ -17,6 +17,7 @@ from nki_nb.drawing import VIEWS, Picture
 from nki_nb.memory_map import memory_map, tiles
 from nki_nb.program_listing import program_listing
 from nki_nb.report import Report
+from nki_nb.timeline_view import timeline
 
 GOLDEN = Path(__file__).parent / "golden"
 COLUMN = np.ones((32, 40), np.float32)
@@ -29,6 +30,8 @@ PICTURES: dict[str, Callable[[], str]] = {
     "softmax_program": lambda: program_listing(softmax_run()),
     "placed_memory": lambda: memory_map(run(placed, COLUMN)),
     "long_program": lambda: program_listing(run(long, COLUMN, 40)),
+    "matmul_timeline": lambda: timeline(matmul_run()),
+    "softmax_timeline": lambda: timeline(softmax_run()),
 }
 ATTRIBUTES = {
     *("x", "y", "x1", "x2", "y1", "y2", "width", "height", "rx", "viewBox", "role", "aria-label", "fill", "stroke"),

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from IPython.core.completer import provisionalcompleter
 from nki_sim import NkiValidationError, NkiWarning
+from nki_sim.cache import KERNELS
 from session import Notebook
 from sources import DOUBLE, FORGETFUL, GREEDY, IN_PLACE, MATMUL, TWO
 
@@ -171,7 +172,7 @@ def test_lnc(notebook: Notebook) -> None:
         ("d.x = double(rhs)", "expected a call"),
         ("double(rhs) or 1", "expected a call"),
         ('d = double(rhs) --check "rhs *"', "--check takes an expression"),
-        ("d = double(rhs) --view timeline", "invalid choice"),
+        ("d = double(rhs) --view clockwork", "invalid choice"),
         ("d = double(rhs) --rtol much", "invalid float"),
     ],
 )
@@ -319,7 +320,7 @@ def test_help_explains_a_rule(notebook: Notebook) -> None:
 
 
 def test_unknown_command(notebook: Notebook) -> None:
-    assert "target | info | last | help | reset" in notebook.run("%nki frobnicate").errors
+    assert "target | info | last | profile | help | reset" in notebook.run("%nki frobnicate").errors
     assert "unknown target" in notebook.run("%nki target trn9").errors
 
 
@@ -335,9 +336,11 @@ def test_tab_completes(notebook: Notebook) -> None:
 
     assert {"--target", "--check", "--view"} <= complete("%%nki c = f(x) --")
     assert {"--target"} == complete("%%nki c = f(x) --ta")
-    assert {"memory", "program"} <= complete("%%nki c = f(x) --view ")
+    assert {"memory", "program", "timeline"} <= complete("%%nki c = f(x) --view ")
     assert {"trn1", "trn2", "trn3"} <= complete("%%nki --target ")
     assert {"trn2"} <= complete("%nki target trn2")
+    assert {"--json", "--order"} <= complete("%nki profile --")
+    assert {"compiler", "program"} <= complete("%nki profile --order ")
     assert "nc_matmul.k_equal" in complete("%nki help nc_matmul.k_e")
     assert {"nc_matmul", "nc_match_replace8"} <= complete("%nki help nc_mat")
     assert "NkiTensor.permute" in complete("%nki help NkiTensor.p")
@@ -358,3 +361,13 @@ def test_unload_takes_everything_away(notebook: Notebook) -> None:
     assert "NEURON_PLATFORM_TARGET_OVERRIDE" not in os.environ
     notebook.run("%load_ext nki_nb")
     assert notebook.run("%nki info").error is None
+
+
+def test_reset_forgets_specialised_kernels(notebook: Notebook) -> None:
+    notebook.run("%%nki\n" + DOUBLE)
+    KERNELS.clear()
+    for _ in range(2):
+        assert notebook.run("d = double(rhs[:96])").error is None
+    assert len(KERNELS) == 1
+    assert notebook.run("%nki reset").error is None
+    assert len(KERNELS) == 0

@@ -12,12 +12,12 @@ ROOT = Path(nki_sim.__file__).parent
 ORDER = [
     "hw", "lowprec", "dtypes", "mx", "ops", "source", "errors", "config", "context", "memory", "tensor", "scalars", "psum",
     "isa", "program", "regions", "machine", "timing", "trace", "placement", "lang", "calls", "hints", "importer", "arrays",
-    "run", "kernel", "estimate", "lint", "reference", "api",
+    "run", "fingerprint", "replay", "cache", "kernel", "estimate", "lint", "reference", "api",
 ]  # fmt: skip
 """Each module imports only from those before it (and from its own package)."""
 NOT_IN_THE_BROWSER = {
     "curses", "dbm", "ensurepip", "fcntl", "grp", "mmap", "multiprocessing", "pty", "pwd", "resource", "signal", "socket",
-    "ssl", "subprocess", "syslog", "termios", "threading", "tkinter", "venv",
+    "ssl", "subprocess", "syslog", "termios", "tkinter", "venv",
 }  # fmt: skip
 """Modules of the standard library that Pyodide lacks, or that do nothing there."""
 

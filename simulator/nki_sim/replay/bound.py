@@ -1,0 +1,187 @@
+"""A recorded program, bound to storage: what it did, done again on other inputs of the same shapes, without its Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nki_sim.dtypes import Array
+from nki_sim.machine import Disturbed, Machine
+from nki_sim.replay.accesses import Access
+from nki_sim.replay.fusion import as_f32, factors, fuse
+from nki_sim.replay.nodes import Graph, Node, accesses_of
+
+Call = tuple[Callable[..., Any], list[Any]]
+
+
+class Bound:
+    """A program whose operands are NumPy views made once.
+
+    Tiles share bytes when they are never alive together, as they did in the run that was recorded. Views of inputs and
+    outputs are made again when these are other arrays than before.
+
+    Args:
+        machine: of a run whose course does not depend on data.
+        inputs: allocation numbers of the inputs, in the order of the arrays of a call.
+        outputs: accesses that a call returns the values of, each in an array of its own.
+        unfused: do every instruction by itself.
+    """
+
+    def __init__(self, machine: Machine, inputs: Sequence[int], outputs: Sequence[Access], *, unfused: bool = False):
+        self._machine = machine
+        self._inputs, self._outputs = tuple(inputs), tuple(outputs)
+        graph = Graph.of(machine)
+        self._written = {number for number in inputs if graph.written(number)}
+        nodes = [node for node in graph.nodes if not node.dropped] if unfused else fuse(graph)
+        self._nodes, self._wide = nodes, self._widen(nodes)
+        outside = {*self._inputs, *self._wide.values(), *(o.key for o in self._outputs)}
+        data = _Bytes(machine, nodes, outside)
+        self._calls: list[Call] = []
+        self._loose: dict[Any, list[tuple[list[Any], int, Access]]] = {key: [] for key in outside}
+        for node in nodes:
+            arguments = [o.view(data.of(o.key)) if isinstance(o, Access) and o.key not in outside else o for o in node.operands]
+            self._calls.append((node.function, arguments))
+            for place, operand in enumerate(node.operands):
+                if isinstance(operand, Access) and operand.key in outside:
+                    self._loose[operand.key].append((arguments, place, operand))
+        self._bound: dict[Any, Array] = {}
+
+    @staticmethod
+    def _widen(nodes: list[Node]) -> dict[int, str]:
+        """Let products read float32 copies of low-precision inputs, one for each; return their keys by input."""
+        wide: dict[int, str] = {}
+        for product, place, found in list(factors(nodes)):
+            key = wide.setdefault(found.key, f"float32 of {found.key}")
+            step = 4 // found.dtype.itemsize
+            strides = tuple(s * step for s in found.strides)
+            product.operands[place] = Access(key, found.shape, found.offset * step, strides, np.dtype(np.float32))
+        return wide
+
+    def __call__(
+        self, arrays: Sequence[Array], watch: Callable[[Node, list[Any]], None] | None = None
+    ) -> tuple[list[Array], dict[int, Array]]:
+        """Run on new inputs: C-contiguous arrays of the recorded shapes and dtypes.
+
+        Args:
+            watch: called after each node, with its arguments.
+
+        Returns:
+            the outputs, and the new values of the inputs that the kernel writes, by their place in ``arrays``.
+
+        Raises:
+            Disturbed: an instruction has something to say about these values; nothing was returned.
+        """
+        written: dict[int, Array] = {}
+        for place, (number, array) in enumerate(zip(self._inputs, arrays, strict=True)):
+            if number in self._written:
+                written[place] = array = array.copy()
+            self._bind(number, array)
+        for number, key in self._wide.items():
+            place = self._inputs.index(number)
+            self._bind(key, as_f32(arrays[place]))
+        made = {access.key: self._fresh(access.key) for access in self._outputs if access.key not in self._inputs}
+        before = {name: held.values.copy() for name, held in self._machine.registers.items()}
+        for held in self._machine.registers.values():
+            held.values[...] = held.initial
+        try:
+            with self._machine.disturbed(), np.errstate(all="ignore"):
+                if watch is None:
+                    for function, arguments in self._calls:
+                        function(*arguments)
+                else:
+                    for node, (function, arguments) in zip(self._nodes, self._calls, strict=True):
+                        function(*arguments)
+                        watch(node, arguments)
+            return [self._out(access, made, arrays, written) for access in self._outputs], written
+        finally:
+            self._release()
+            for name, values in before.items():  # somebody may be stepping through the recorded run
+                self._machine.registers[name].values[...] = values
+
+    def _bind(self, key: Any, array: Array) -> None:
+        """Make the views of an array that a call brings."""
+        if self._bound.get(key) is array:
+            return
+        data = array.reshape(-1).view(np.uint8)
+        for arguments, place, access in self._loose.get(key, ()):
+            arguments[place] = access.view(data)
+        self._bound[key] = array
+
+    def _fresh(self, number: int) -> Array:
+        tensor = self._machine.program.allocations[number]
+        made = np.empty(tensor.row_bytes, np.uint8)
+        self._bind(number, made)
+        return made
+
+    def _out(self, access: Access, made: dict[Any, Array], arrays: Sequence[Array], written: dict[int, Array]) -> Array:
+        if access.key in made:
+            return np.ascontiguousarray(access.view(made[access.key]))
+        place = self._inputs.index(access.key)
+        values = written.get(place, arrays[place])
+        return np.array(access.view(values.reshape(-1).view(np.uint8)))
+
+    def _release(self) -> None:
+        """Let go of the arrays of a call."""
+        for key, loose in self._loose.items():
+            for arguments, place, access in loose:
+                arguments[place] = access
+            self._bound.pop(key, None)
+
+
+class _Bytes:
+    """Bytes for all allocations that a program uses, shared by those that are never alive together."""
+
+    def __init__(self, machine: Machine, nodes: list[Node], outside: set[Any]):
+        self._machine = machine
+        self._of: dict[Any, Array] = {}
+        births, deaths = _lives(nodes, outside)
+        pools: dict[int, list[Array]] = {}
+        for at in range(len(nodes)):
+            for key in births.get(at, ()):
+                size = self._size(key)
+                pool = pools.setdefault(size, [])
+                self._of[key] = pool.pop() if pool else self._made(key, size)
+            for key in deaths.get(at, ()):
+                if isinstance(key, int) and key not in machine.constants:
+                    pools.setdefault(self._size(key), []).append(self._of[key])
+
+    def of(self, key: Any) -> Array:
+        return self._of[key]
+
+    def _made(self, key: Any, size: int) -> Array:
+        constant = self._machine.constants.get(key)
+        if constant is not None:
+            return np.ascontiguousarray(constant).reshape(-1).view(np.uint8)
+        return np.zeros(size, np.uint8)
+
+    def _size(self, key: Any) -> int:
+        if not isinstance(key, int):  # a memory's real bytes
+            core = self._machine.core
+            return core.partitions * (core.sbuf_partition_bytes if key.value == "sbuf" else core.psum_partition_bytes)
+        if key in self._machine.constants:
+            return -1 - key  # bytes of its own
+        tensor = self._machine.program.allocations[key]
+        stored = self._machine.memory.stored(tensor.dtype).itemsize
+        return tensor.partitions * tensor.row_bytes // tensor.dtype.itemsize * stored
+
+
+def _lives(nodes: list[Node], outside: set[Any]) -> tuple[dict[int, list[Any]], dict[int, list[Any]]]:
+    """Which allocations are first used, and last used, at each node."""
+    first: dict[Any, int] = {}
+    last: dict[Any, int] = {}
+    for at, node in enumerate(nodes):
+        for use in accesses_of(node):
+            if use.access.key not in outside:
+                first.setdefault(use.access.key, at)
+                last[use.access.key] = at
+    births: dict[int, list[Any]] = {}
+    deaths: dict[int, list[Any]] = {}
+    for key, at in first.items():
+        births.setdefault(at, []).append(key)
+        deaths.setdefault(last[key], []).append(key)
+    return births, deaths
+
+
+__all__ = ["Bound", "Disturbed"]

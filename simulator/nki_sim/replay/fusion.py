@@ -1,0 +1,297 @@
+"""What a recorded program need not do to have the same effect: copies that only move data, and products in pieces.
+
+A tile that is loaded once and only read is read where it came from. A tile that is made once and only stored is made where
+it goes. Matmuls that add up in PSUM over consecutive rows of the same inputs are one product, and products of neighbouring
+tiles are one larger product; that changes the order of sums, nothing else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from nki_sim.dtypes import Array, decoder, encoder
+from nki_sim.program import Plan
+from nki_sim.replay.accesses import Access, joined, within
+from nki_sim.replay.nodes import Graph, Node, Use
+
+F32 = np.dtype(np.float32)
+PLAIN_MATMUL = {"accumulate", "is_stationary_onezero", "is_moving_onezero", "tile_position", "tile_size"}
+"""Parameters of a matmul that do not change its value."""
+
+
+@dataclass
+class Product(Node):
+    """A whole product: operands are dst [M, N], stationary [K, M], moving [K, N]."""
+
+
+def fuse(graph: Graph) -> list[Node]:
+    """The nodes that remain, in order."""
+    outputs = _free_outputs(graph)
+    _read_in_place(graph)
+    products = _sum_up(graph)
+    _evict_in_place(graph, products)
+    _store_in_place(graph, outputs)
+    merged = _neighbours(_neighbours(products, 1), 0)
+    gone = {id(product) for product in products} - {id(product) for product in merged}
+    return [node for node in graph.nodes if not node.dropped and id(node) not in gone]
+
+
+# -- copies --------------------------------------------------------------------------------------------------------------
+
+
+def _read_in_place(graph: Graph) -> None:
+    """Tiles that are a copy of a part of an input, and stay so, are read there."""
+    for number, uses in list(graph.tiles()):
+        load, reads = uses[0], uses[1:]
+        if not _is_copy(load.node, "dma_copy") or not _defines(graph, number, uses):
+            continue
+        source: Access = load.node.operands[1]
+        if graph.written(source.key) or not _is_dense(source):
+            continue
+        found = [within(use.access, graph.whole(number), source) for use in reads]
+        if all(found):
+            for use, moved in zip(reads, found, strict=True):
+                assert moved is not None
+                graph.move(use, moved)
+            graph.drop(load.node)
+
+
+def _store_in_place(graph: Graph, outputs: set[Any]) -> None:
+    """Tiles that are only stored are made where they are stored."""
+    for number, uses in list(graph.tiles()):
+        if len(uses) != 2 or not _defines(graph, number, uses):
+            continue
+        made, store = uses
+        if not _is_copy(store.node, "dma_copy") or store.node.operands[0].key not in outputs:
+            continue
+        target: Access = store.node.operands[0]
+        if store.access == graph.whole(number) and _is_dense(target) and made.access.shape == target.shape:
+            graph.drop(store.node)
+            graph.move(made, target)
+
+
+def _evict_in_place(graph: Graph, products: list[Product]) -> None:
+    """A product whose only reader copies it, with or without rounding, goes where the copy goes."""
+    for product in products:
+        number = product.operands[0].key
+        uses = graph.uses[number]
+        if len(uses) != 2 or not _is_evicting(uses[1].node) or uses[1].access != graph.whole(number):
+            continue
+        copy = uses[1].node
+        target: Access = copy.operands[0]
+        if not _defines(graph, target.key, graph.uses[target.key]) or target.shape != product.operands[0].shape:
+            continue
+        if product.function is not _multiply(target.dtype) and target.dtype != F32:
+            product.function = _multiply(target.dtype)
+        graph.drop(copy)
+        graph.uses[target.key].insert(0, Use(product, 0))
+        product.operands[0] = target
+
+
+def _defines(graph: Graph, number: Any, uses: list[Use]) -> bool:
+    """Whether the first use writes all of a tile and the others only read."""
+    if not isinstance(number, int) or not graph.allocation(number).region.on_chip:
+        return False
+    first = uses[0]
+    clean = first.writes and first.place not in first.node.updates and first.access == graph.whole(number)
+    return clean and not any(use.writes for use in uses[1:]) and all(use.node is not first.node for use in uses[1:])
+
+
+def _is_copy(node: Node, instruction: str) -> bool:
+    """Whether it copies one access to another of the same shape and kind, and nothing else."""
+    if isinstance(node, Product) or node.plan.instruction != instruction:
+        return False
+    dst, src, *others = node.operands
+    both = isinstance(dst, Access) and isinstance(src, Access)
+    return both and not any(others) and dst.shape == src.shape and _same_kind(node.plan) and dst.dtype == src.dtype
+
+
+def _same_kind(plan: Plan) -> bool:
+    return plan.slots[0].dtype == plan.slots[1].dtype and not any(slot.gathers for slot in plan.slots)
+
+
+def _is_evicting(node: Node) -> bool:
+    """A tensor_copy from float32 to float32 or to fewer bits."""
+    if isinstance(node, Product) or node.plan.instruction != "tensor_copy":
+        return False
+    return node.plan.slots[1].dtype == "float32" and node.plan.slots[0].dtype in ("float32", "bfloat16", "float16")
+
+
+def _is_dense(found: Access) -> bool:
+    """Whether rows lie in one piece, so that reading or writing in place costs no more than a copy would."""
+    return found.shape[-1] == 1 or found.strides[-1] == found.dtype.itemsize
+
+
+def _free_outputs(graph: Graph) -> set[Any]:
+    """HBM tensors that are only written, each element at most once: when does not matter."""
+    free = set()
+    for number, uses in graph.uses.items():
+        if not isinstance(number, int) or graph.allocation(number).region.on_chip:
+            continue
+        if graph.allocation(number).role != "input" and all(use.writes for use in uses) and _disjoint(uses):
+            free.add(number)
+    return free
+
+
+def _disjoint(uses: list[Use]) -> bool:
+    """Whether no two accesses can share a byte: their spans do not meet, or they are tiles of one grid of rows."""
+    rows: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
+    for use in uses:
+        rows.setdefault((*use.access.shape, *use.access.strides), set()).add((use.access.offset,))
+    if len(rows) == 1 and sum(len(offsets) for offsets in rows.values()) == len(uses):
+        shape, strides = uses[0].access.shape, uses[0].access.strides
+        return _tiles_apart(shape, strides, sorted(use.access.offset for use in uses), uses[0].access.dtype.itemsize)
+    spans = sorted((use.access.offset, _end(use.access)) for use in uses)
+    return all(end <= start for (_, end), (start, _) in pairwise(spans))
+
+
+def _tiles_apart(shape: tuple[int, ...], strides: tuple[int, ...], offsets: list[int], itemsize: int) -> bool:
+    """Whether equal tiles at different offsets lie apart: each offset is a whole number of tiles away from the first."""
+    if strides[-1] != itemsize or len(shape) != 2:
+        return all(b - a >= _length(shape, strides, itemsize) for a, b in pairwise(offsets))
+    pitch, width = strides[0], shape[1] * itemsize
+    places = set()
+    for offset in offsets:
+        row, column = divmod(offset, pitch)
+        if row % shape[0] or column % width or column + width > pitch:
+            return False
+        places.add((row, column))
+    return len(places) == len(offsets)
+
+
+def _length(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> int:
+    return sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + itemsize
+
+
+def _end(found: Access) -> int:
+    return found.offset + _length(found.shape, found.strides, found.dtype.itemsize)
+
+
+# -- products ------------------------------------------------------------------------------------------------------------
+
+
+def _sum_up(graph: Graph) -> list[Product]:
+    """Matmuls into one PSUM tile, of consecutive rows of inputs that nobody writes, as one product each."""
+    products = []
+    for number, uses in list(graph.tiles()):
+        count = sum(use.writes for use in uses)
+        group, reads = uses[:count], uses[count:]
+        if any(use.writes for use in reads) or not _is_group(graph, number, group):
+            continue
+        factors = [_consecutive(graph, [use.node.operands[place] for use in group]) for place in (1, 2)]
+        if factors[0] is None or factors[1] is None:
+            continue
+        last = group[-1].node
+        operands = [graph.whole(number), *factors]
+        product = Product(_multiply(F32), operands, (0,), (), last.plan)
+        graph.nodes[_index(graph, last)] = product
+        for use in group:
+            graph.drop(use.node)
+        graph.uses[number] = [Use(product, 0), *reads]
+        products.append(product)
+    return products
+
+
+def _index(graph: Graph, node: Node) -> int:
+    places: dict[int, int] | None = getattr(graph, "_places", None)
+    if places is None:
+        places = {id(other): i for i, other in enumerate(graph.nodes)}
+        graph._places = places  # type: ignore[attr-defined]
+    return places[id(node)]
+
+
+def _is_group(graph: Graph, number: int, group: list[Use]) -> bool:
+    """Whether the writes are plain matmuls of the whole tile, the first of which overwrites."""
+    if not group or graph.whole(number).dtype != F32 or len(graph.whole(number).shape) != 2:
+        return False
+    for i, use in enumerate(group):
+        plan = use.node.plan
+        plain = plan.instruction == "nc_matmul" and set(plan.params) <= PLAIN_MATMUL
+        if not plain or plan.decided["mode"] != ("add" if i else "overwrite") or use.access != graph.whole(number):
+            return False
+        if use.node.operands[3:] != [None] or not all(_is_number(plan.slots[place].dtype) for place in (1, 2)):
+            return False
+    return True
+
+
+def _is_number(dtype: str) -> bool:
+    return dtype in ("float32", "bfloat16", "float16")
+
+
+def _consecutive(graph: Graph, pieces: list[Any]) -> Access | None:
+    """Pieces that follow each other along the rows of an input, as one access."""
+    whole: Access | None = None
+    for piece in pieces:
+        if not isinstance(piece, Access) or len(piece.shape) != 2 or not _is_dense(piece):
+            return None
+        if not isinstance(piece.key, int) or graph.allocation(piece.key).role != "input" or graph.written(piece.key):
+            return None
+        whole = piece if whole is None else joined(whole, piece, 0)
+        if whole is None:
+            return None
+    return whole
+
+
+def _neighbours(products: list[Product], dim: int) -> list[Product]:
+    """Products side by side in one output (``dim`` 1: same stationary; 0: same moving), as one each."""
+    kept: dict[Any, Product] = {}
+    merged: list[Product] = []
+    for product in sorted(products, key=lambda p: (str(p.operands[0].key), p.operands[0].offset)):
+        dst, stationary, moving = product.operands
+        fixed, varied = (stationary, moving) if dim == 1 else (moving, stationary)
+        key = (dst.key, fixed, dst.shape[1 - dim], dst.strides, product.function)
+        before = kept.get(key)
+        if before is not None:
+            into = joined(before.operands[0], dst, dim)
+            factor = joined(before.operands[2 if dim == 1 else 1], varied, 1)
+            if into is not None and factor is not None and dst.strides[0] > dst.strides[1]:
+                before.operands[0] = into
+                before.operands[2 if dim == 1 else 1] = factor
+                continue
+        kept[key] = product
+        merged.append(product)
+    return merged
+
+
+_MULTIPLY: dict[np.dtype[Any], Callable[..., None]] = {}
+
+
+def _multiply(dtype: np.dtype[Any]) -> Callable[..., None]:
+    """``dst = stationaryᵀ · moving`` in float32, rounded to ``dtype`` once."""
+    found = _MULTIPLY.get(dtype)
+    if found is not None:
+        return found
+    if dtype == F32:
+
+        def multiply(dst: Array, stationary: Array, moving: Array) -> None:
+            np.matmul(as_f32(stationary).T, as_f32(moving), out=dst)
+    else:
+        store = encoder(dtype)
+
+        def multiply(dst: Array, stationary: Array, moving: Array) -> None:
+            store(dst, as_f32(stationary).T @ as_f32(moving))
+
+    _MULTIPLY[dtype] = multiply
+    return multiply
+
+
+def as_f32(values: Array) -> Array:
+    """Low precision as float32; float32 as it is."""
+    if values.dtype == F32:
+        return values
+    found: Array = decoder(values.dtype)(values)
+    return found
+
+
+def factors(nodes: list[Node]) -> Iterator[tuple[Product, int, Access]]:
+    """The factors of products that are not float32: what is worth converting once."""
+    for node in nodes:
+        if isinstance(node, Product):
+            for place in (1, 2):
+                if node.operands[place].dtype != F32:
+                    yield node, place, node.operands[place]
