@@ -1,4 +1,4 @@
-"""Arrays of other libraries at the kernel's border: anything with ``__array__`` or ``__dlpack__``, and torch's bfloat16.
+"""Arrays of other libraries at the kernel's border: anything with ``__array__`` or ``__dlpack__``, and all tensors of PyTorch.
 
 torch and JAX are never imported here; a tensor of theirs brings its own module.
 """
@@ -15,6 +15,9 @@ import numpy as np
 from nki_sim.dtypes import TABLE, Array, DType, assign, lookup
 
 Restore = Callable[[Array], Any]
+
+DEVICES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
+"""Of PyTorch's devices besides the CPU, how to take a tensor to the CPU, and a result back from there."""
 
 
 @dataclass
@@ -51,7 +54,8 @@ def incoming(value: Any) -> Incoming:
     Raises:
         UnknownDTypeError: its dtype has no NKI twin (float64, complex, objects).
     """
-    if type(value).__module__.partition(".")[0] == "torch":
+    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
+    if tensor is not None and isinstance(value, tensor):
         return _from_torch(value)
     if isinstance(value, np.ndarray):
         source, restore = value, _same
@@ -85,27 +89,44 @@ def _as_numpy(value: Any) -> Array:
     return np.asarray(np.from_dlpack(value))
 
 
+_NOT_IN_NUMPY = {
+    label: (TABLE[label].storage, raw)
+    for label, raw in (("bfloat16", "int16"), ("float8_e4m3fn", "uint8"), ("float8_e5m2", "uint8"), ("float8_e8m0fnu", "uint8"))
+}
+"""PyTorch's data types that NumPy lacks: their storage, and the integers that both libraries know."""
+
+
 def _from_torch(value: Any) -> Incoming:
     torch = sys.modules["torch"]
-    name = str(value.dtype).rpartition(".")[2]
-    special = {label: TABLE[label].storage for label in ("bfloat16", "float8_e4m3fn", "float8_e5m2")}
-    host = value.detach().cpu().contiguous()
-    if name in special:
-        raw = torch.int16 if name == "bfloat16" else torch.uint8
-        array = host.view(raw).numpy().view(special[name])
+    dtype = lookup(value.dtype)
+    to_host, from_host = DEVICES.get(value.device.type, (lambda tensor: tensor.cpu(), lambda tensor: tensor))
+    host = to_host(value.detach()).contiguous().resolve_neg()
+    if dtype.name in _NOT_IN_NUMPY:
+        storage, raw = _NOT_IN_NUMPY[dtype.name]
+        array = host.view(getattr(torch, raw)).numpy().view(storage)
     else:
         array = host.numpy()
-    dtype = lookup(array.dtype)
 
-    def to_torch(result: Array) -> Any:
-        for label, storage in special.items():
-            if result.dtype == storage:
-                raw = np.int16 if label == "bfloat16" else np.uint8
-                return torch.from_numpy(result.view(raw).copy()).view(getattr(torch, label))
-        return torch.from_numpy(np.ascontiguousarray(result))
+    def restore(result: Array) -> Any:
+        return from_host(_to_torch(torch, result))
 
     def write_back(values: Array) -> None:
-        value.detach().copy_(to_torch(values.view(array.dtype)))
+        value.detach().copy_(restore(values.view(array.dtype)))
 
     own = array.view(np.uint8) if dtype.kind == "bool" else array
-    return Incoming(own, dtype, True, write_back, to_torch)
+    return Incoming(own, dtype, True, write_back, restore)
+
+
+def _to_torch(torch: Any, result: Array) -> Any:
+    """An array as a tensor of the CPU.
+
+    Raises:
+        UnknownDTypeError: PyTorch lacks its data type.
+    """
+    for label, (storage, raw) in _NOT_IN_NUMPY.items():
+        if result.dtype == storage and hasattr(torch, label):
+            return torch.from_numpy(result.view(raw).copy()).view(getattr(torch, label))
+    try:
+        return torch.from_numpy(np.ascontiguousarray(result))
+    except TypeError:
+        raise UnknownDTypeError(f"PyTorch has no {lookup(result.dtype).name}: give the output another data type") from None

@@ -86,7 +86,7 @@ TABLE: dict[str, DType] = {
 _TAGS = {lowprec.tag(name): name for name in lowprec.NAMES}
 _SYNONYMS = {"bool": "bool_", "float64": None, "complex64": None, "complex128": None, "object": None}
 _HINTS = {
-    "float64": "the hardware has no 64-bit floats: pass float32, for example x.astype(np.float32)",
+    "float64": "the hardware has no 64-bit floats: pass float32, for example x.astype(np.float32), in PyTorch x.float()",
     "object": "object arrays hold Python references, not numbers: give the array a numeric dtype",
 }
 

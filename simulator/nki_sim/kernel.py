@@ -10,9 +10,10 @@ import functools
 import inspect
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -153,11 +154,28 @@ def as_kernel(function: Kernel | Callable[..., Any]) -> Kernel:
     return function if isinstance(function, Kernel) else Kernel(function)
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What a call gives that the kernel did not have to run for."""
+
+    value: Any
+
+
+Border = Callable[["Kernel", tuple[Any, ...], dict[str, Any]], "Answer | None"]
+
+
 class Kernel:
     """A function made a kernel by ``nki.jit``; calling it runs it on the simulator.
 
     ``kernel[n]`` asks for n logical cores. Inside another kernel, a call is inlined.
+
+    Attributes:
+        borders: what looks at a call from outside first, and answers it in the kernel's place or leaves it to the kernel.
+        made: all kernels of this process.
     """
+
+    borders: ClassVar[list[Border]] = []
+    made: ClassVar[weakref.WeakSet[Kernel]] = weakref.WeakSet()
 
     def __init__(
         self,
@@ -171,6 +189,7 @@ class Kernel:
         self.schedule = schedule
         self.configs = configs
         functools.update_wrapper(self, function)
+        self.made.add(self)
 
     @property
     def name(self) -> str:
@@ -232,6 +251,10 @@ class Kernel:
         if machine is not None:
             self._check_nested(machine)
             return self.function(*args, **kwargs)
+        for border in self.borders:
+            answer = border(self, args, kwargs)
+            if answer is not None:
+                return answer.value
         hw = core(None)
         bound = self._bind(args, kwargs, hw)
         key, values = self._key(bound, hw)
@@ -283,6 +306,15 @@ class Kernel:
         """
         hw = core(options.target)
         return self._execute(self._bind(args, kwargs, hw), hw, options).run
+
+    def shapes(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """What a call would return, its tensors without data: all limits are checked, nothing is computed.
+
+        Raises:
+            NkiValidationError: the kernel breaks a limit, or its course depends on data.
+        """
+        hw = core(None)
+        return self._execute(self._bind(args, kwargs, hw), hw, RunOptions(keep_inputs=False, dry=True)).returned
 
     def _execute(self, bound: inspect.BoundArguments, hw: NeuronCore, options: RunOptions) -> _Done:
         precise = options.stores_precisely

@@ -125,14 +125,24 @@ def _covered(tiles: Iterable[Allocation]) -> int:
 
 def _overflow(found: Occupancy, core: NeuronCore, rule: Rule, alive: list[Allocation], total: int) -> Diagnosis:
     label = found.region.value.upper()
-    largest = sorted(alive, key=lambda a: (-a.row_bytes, a.id))
-    notes = [f"{a.row_bytes:>7} bytes  {a.label}: {a.words()}" + (f", line {a.line}" if a.line else "") for a in largest[:10]]
+    alike: dict[tuple[str, str, int | None], list[Allocation]] = {}
+    for a in alive:
+        alike.setdefault((a.label, a.words(), a.line), []).append(a)
+    largest = sorted(alike.items(), key=lambda item: (-sum(a.row_bytes for a in item[1]), item[1][0].id))
+    notes = [_held(*named, tiles) for named, tiles in largest[:10]]
     if len(largest) > 10:
-        rest = largest[10:]
+        rest = [a for _, tiles in largest[10:] for a in tiles]
         notes.append(f"{sum(a.row_bytes for a in rest):>7} bytes  in {len(rest)} more tiles")
     what = f"{label} overflow: {len(alive)} tiles alive need {total} bytes per partition > {found.limit}"
     sites = _sites([alive[-1]])
     return violation(rule, Broken(what), target=core.target, instruction="nl.ndarray", notes=tuple(notes), sites=sites)
+
+
+def _held(label: str, words: str, line: int | None, tiles: list[Allocation]) -> str:
+    """What tiles that are alike hold, in one line."""
+    size, count = tiles[0].row_bytes, len(tiles)
+    each = f", {count} tiles of {size} bytes" if count > 1 else ""
+    return f"{size * count:>7} bytes  {label}: {words}{each}" + (f", line {line}" if line else "")
 
 
 def _place(found: Occupancy, bank: int) -> bool:

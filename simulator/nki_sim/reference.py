@@ -7,7 +7,7 @@ against. A function's or a view's rules are those declared with its page of the 
 from __future__ import annotations
 
 import difflib
-import importlib
+import importlib.util
 import inspect
 import pkgutil
 import re
@@ -117,7 +117,10 @@ def rules() -> dict[str, tuple[Rule, ...]]:
 def _declared() -> Iterator[Rule]:
     for cls in INSTRUCTIONS.values():
         yield from cls.rules()
+    without_torch = importlib.util.find_spec("torch") is None
     for module in sorted(m.name for m in pkgutil.walk_packages(nki_sim.__path__, "nki_sim.")):
+        if without_torch and module.startswith("nki_sim.torch"):
+            continue
         yield from _of_module(module)
 
 

@@ -90,6 +90,16 @@ SOLUTIONS: dict[str, str] = {
         nisa.nc_matmul(dst=acc, stationary=made, moving=nl.load(down[rows, :]), accumulate=(i > 0))
     nl.store(out, nl.copy(acc))
 """,
+    "wide": """
+    right = [nl.load(rhs[k:k + 128]) for k in range(0, K, 128)]
+    for m in range(0, M, 128):
+        left = [nl.load(lhsT[k:k + 128, m:m + 128]) for k in range(0, K, 128)]
+        for n in range(0, N, 512):
+            acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
+            for stationary, moving in zip(left, right):
+                nisa.nc_matmul(dst=acc, stationary=stationary, moving=moving[:, n:n + 512])
+            nl.store(out[m:m + 128, n:n + 512], nl.copy(acc, dtype=out.dtype))
+""",
     "ragged": """
     positions = nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.iota(dst=positions, pattern=[[1, tile.shape[1]]], offset=0, channel_multiplier=0)
