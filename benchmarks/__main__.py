@@ -1,4 +1,4 @@
-"""``python -m benchmarks [--json] [--quick] [NAME …]``: the table of what the simulator takes, beside its bars.
+"""``python -m benchmarks [--json] [--quick] [--threads N] [NAME …]``: the table of what the simulator takes, beside its bars.
 
 Without names everything that has a bar; ``stepper`` (stepping through a run) and ``schedule`` (the timing model) by name.
 """
@@ -10,14 +10,15 @@ import datetime
 import json
 import os
 import platform
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from benchmarks import loading, memory, peer, schedule, stepper, work
-from benchmarks.measuring import Found
+from benchmarks.found import Found
+from benchmarks.measuring import blas_threads
 
 TABLE: dict[str, Callable[[int], list[Found]]] = {
     "overhead": work.overhead,
@@ -42,10 +43,15 @@ def processor() -> str:
     return f"{names[0] if names else platform.processor() or platform.machine()}, {os.cpu_count()} cores"
 
 
+def load() -> str:
+    """How busy the machine was before: one that runs other work slows small products with several threads most."""
+    return f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+
+
 def heading() -> str:
     return (
         f"{datetime.date.today().isoformat()}, {processor()}, "
-        f"Python {platform.python_version()}, NumPy {np.__version__}; medians\n\n"
+        f"Python {platform.python_version()}, NumPy {np.__version__}, threads of BLAS: {blas_threads()}{load()}\n\n"
         "| work | measured | bar | |\n|---|---|---|---|"
     )
 
@@ -79,10 +85,13 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
     parser.add_argument("--json", action="store_true", help="one object a row")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
+    threads = "threads of BLAS, for the simulator and for NumPy: 1 unless given, 0 for as many as there are"
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help=threads)
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in known]
     if unknown:
         parser.error(f"no {', '.join(unknown)}: choose from {', '.join(known)}")
+    threadpool_limits(options.threads or None, "blas")
     if not options.json:
         print(heading(), flush=True)
     for name in options.names or TABLE:
@@ -91,4 +100,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

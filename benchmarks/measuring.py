@@ -8,41 +8,14 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import nki_sim
 import numpy as np
 from nki_sim.kernel import Kernel, jit
+from threadpoolctl import threadpool_info
 
 Work = Callable[[], Any]
-
-
-@dataclass(frozen=True)
-class Found:
-    """One line of the table.
-
-    Attributes:
-        name: what was measured.
-        ratio: the figure; ``None`` when there is nothing to measure yet.
-        bar: what it is held to.
-        unit: of both; a ratio has none.
-        at_least: the bar is a lower limit.
-        medians: the raw figures behind it, with their units in their names.
-    """
-
-    name: str
-    ratio: float | None
-    bar: float | None
-    unit: str = ""
-    at_least: bool = False
-    medians: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def missed(self) -> bool:
-        if self.ratio is None or self.bar is None:
-            return False
-        return self.ratio < self.bar if self.at_least else self.ratio > self.bar
 
 
 def alternately(works: Sequence[Work], repeat: int, clock: Callable[[], float] = time.perf_counter) -> list[list[float]]:
@@ -66,8 +39,19 @@ def ratio(ours: Sequence[float], bare: Sequence[float]) -> float:
 
 
 def recorded(kernel: Kernel, args: Sequence[Any]) -> Work:
-    """A first run: the kernel's Python, all checks, and the record."""
-    return lambda: nki_sim.run(jit(kernel.function), *args)
+    """A first run: the kernel's Python, all checks, and the record.
+
+    Raises:
+        RuntimeError: it was remembered.
+    """
+
+    def run() -> Any:
+        return nki_sim.run(jit(kernel.function), *args)
+
+    run()
+    if not runs_python(run, kernel.function.__code__):
+        raise RuntimeError(f"{kernel.name}: nki_sim.run did not run the kernel")
+    return run
 
 
 def replayed(kernel: Kernel, args: Sequence[Any]) -> Work | None:
@@ -102,3 +86,8 @@ def agree(name: str, result: Any, expected: Any, tolerance: float) -> None:
     error = float(np.abs(ours - other).max() / np.abs(other).max())
     if not error <= tolerance:
         raise ArithmeticError(f"{name}: differs from NumPy by {error:.1e} of the largest element")
+
+
+def blas_threads() -> int:
+    """How many threads one matmul of NumPy may take, in the simulator and beside it."""
+    return max((pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"), default=1)

@@ -10,24 +10,25 @@ import json
 import statistics
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from benchmarks import bare, kernels
-from benchmarks.measuring import Found, agree, alternately, recorded, replayed
+from benchmarks.found import Found
+from benchmarks.measuring import Work, agree, alternately, blas_threads, recorded, replayed
 from benchmarks.work import normal
 
 BARS = {"recorded": {"without": 1.8, "with": 12.0}, "replayed": {"without": 2.4, "with": 16.0}}
 
 
-def noted() -> dict[str, Any]:
-    """Date, versions, processor and medians of the measurement by hand."""
-    found: dict[str, Any] = json.loads(Path(__file__).with_name("peer.json").read_text(encoding="utf-8"))
-    return found
+def noted(threads: int) -> dict[str, float]:
+    """The medians of the measurement by hand, in ms, with as many threads of BLAS, or the nearest number below."""
+    text = Path(__file__).with_name("peer.json").read_text(encoding="utf-8")
+    known: dict[str, dict[str, float]] = json.loads(text)["medians ms by threads of BLAS"]
+    return known[str(max((int(n) for n in known if int(n) <= threads), default=1))]
 
 
 def peer(repeat: int) -> list[Found]:
     a, b = normal(2, 1024, 1024)
-    works = {"numpy": partial(bare.matmul, a, b), "recorded": recorded(kernels.tiled_matmul, (a, b))}
+    works: dict[str, Work] = {"numpy": partial(bare.matmul, a, b), "recorded": recorded(kernels.tiled_matmul, (a, b))}
     agree("matmul", works["recorded"]().result, works["numpy"](), 1e-4)
     again = replayed(kernels.tiled_matmul, (a, b))
     if again is not None:
@@ -38,7 +39,7 @@ def peer(repeat: int) -> list[Found]:
     for how, bars in BARS.items():
         for tracer, bar in bars.items():
             name = f"matmul 1024³ fp32, faster than triton-viz {tracer} its tracer, {how}"
-            found.append(_row(name, bar, how, noted()["medians ms"], f"triton-viz {tracer} tracer", medians))
+            found.append(_row(name, bar, how, noted(blas_threads()), f"triton-viz {tracer} tracer", medians))
     return found
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import nki_sim
 from nki_sim.timing import dependencies, schedule
 
+from benchmarks.found import Found
 from benchmarks.kernels import nisa, nki, nl
-from benchmarks.measuring import Found
 
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 FEW = 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,9 +14,11 @@ import numpy as np
 from nki_sim.kernel import Kernel
 
 from benchmarks import bare, kernels
-from benchmarks.measuring import Found, Work, agree, alternately, ratio, recorded, replayed
+from benchmarks.found import Found
+from benchmarks.measuring import Work, agree, alternately, ratio, recorded, replayed
 
 ROUNDS, A_ROUND = 4000, 5
+Times = tuple[list[float], list[float]]
 
 
 @dataclass(frozen=True)
@@ -30,29 +32,33 @@ class Comparison:
     bars: tuple[float | None, float | None]
     tolerance: float = 1e-4
 
-    def works(self) -> tuple[list[str], list[Work]]:
-        """Recorded, and replayed where there is such a thing, each beside NumPy; checked first."""
-        first = recorded(self.kernel, self.args)
-        agree(self.name, first().result, self.bare(), self.tolerance)
+    def works(self) -> list[Work]:
+        """Recorded and NumPy, and where something replays, that and NumPy again; checked first."""
+        works = [recorded(self.kernel, self.args), self.bare]
+        agree(self.name, works[0]().result, self.bare(), self.tolerance)
         again = replayed(self.kernel, self.args)
-        if again is None:
-            return ["recorded", "numpy"], [first, self.bare]
-        agree(self.name, again(), self.bare(), self.tolerance)
-        return ["recorded", "numpy", "replayed", "numpy"], [first, self.bare, again, self.bare]
+        if again is not None:
+            agree(self.name, again(), self.bare(), self.tolerance)
+            works += [again, self.bare]
+        return works
+
+
+def pairs(made: Comparison, repeat: int, clock: Callable[[], float]) -> Iterator[tuple[str, float | None, Times | None]]:
+    """For recorded and for replayed: its name, its bar, and the seconds of both sides; ``None`` where nothing replays yet."""
+    times = alternately(made.works(), repeat, clock)
+    for i, (how, bar) in enumerate(zip(("recorded", "replayed"), made.bars, strict=True)):
+        yield how, bar, (times[2 * i], times[2 * i + 1]) if 2 * i < len(times) else None
 
 
 def rows(repeat: int, made: Comparison) -> list[Found]:
-    """Two lines: recorded, replayed."""
-    names, works = made.works()
-    times = alternately(works, repeat)
+    """Ratios to NumPy: a line for recorded, one for replayed."""
     found = []
-    for i, (how, bar) in enumerate(zip(("recorded", "replayed"), made.bars, strict=True)):
-        if 2 * i >= len(works):
+    for how, bar, times in pairs(made, repeat, time.perf_counter):
+        if times is None:
             found.append(Found(f"{made.name}, {how}", None, bar))
             continue
-        pair = times[2 * i : 2 * i + 2]
-        medians = {f"{n} ms": statistics.median(t) * 1e3 for n, t in zip(names[2 * i : 2 * i + 2], pair, strict=True)}
-        found.append(Found(f"{made.name}, {how}", ratio(*pair), bar, medians=medians))
+        medians = {f"{how} ms": statistics.median(times[0]) * 1e3, "numpy ms": statistics.median(times[1]) * 1e3}
+        found.append(Found(f"{made.name}, {how}", ratio(*times), bar, medians=medians))
     return found
 
 
@@ -77,7 +83,7 @@ def attention(repeat: int) -> list[Found]:
     args = (np.ascontiguousarray(q.T), np.ascontiguousarray(k.T), v)
     mask = bare.causal_mask(2048)
     made = Comparison("attention 2048×128, causal", kernels.attention, args, partial(bare.attention, *args, mask), (1.5, None))
-    return rows(repeat, made)[:1]
+    return rows(repeat, made)
 
 
 def softmax(repeat: int) -> list[Found]:
@@ -102,22 +108,21 @@ def overhead(repeat: int) -> list[Found]:
     """Microseconds per instruction above the bare NumPy call, from the first line of the kernel to the finished run."""
     found = []
     for name, x in (("whole_tiles", normal(32, 32)), ("fresh_slices", normal(32, 64))):
-        found += _overhead(repeat, name, getattr(kernels, name), getattr(bare, name), (x, ROUNDS))
+        title = f"overhead per instruction, {name.replace('_', ' ')}"
+        args = (x, ROUNDS)
+        made = Comparison(title, getattr(kernels, name), args, partial(getattr(bare, name), *args), (5.0, 1.0))
+        found += _above(repeat, made, A_ROUND * ROUNDS)
     return found
 
 
-def _overhead(repeat: int, name: str, kernel: Kernel, plain: Callable[..., Any], args: tuple[Any, int]) -> list[Found]:
-    title = f"overhead per instruction, {name.replace('_', ' ')}"
-    made = Comparison(title, kernel, args, partial(plain, *args), (5.0, 1.0))
-    _, works = made.works()
-    times = alternately(works, repeat, time.thread_time)
-    scale, found = 1e6 / (A_ROUND * args[1]), []
-    for i, (how, bar) in enumerate(zip(("recorded", "replayed"), made.bars, strict=True)):
-        if 2 * i >= len(works):
-            found.append(Found(f"{title}, {how}", None, bar, "µs"))
+def _above(repeat: int, made: Comparison, steps: int) -> list[Found]:
+    found = []
+    for how, bar, times in pairs(made, repeat, time.thread_time):
+        if times is None:
+            found.append(Found(f"{made.name}, {how}", None, bar, "µs"))
             continue
-        ours, other = times[2 * i : 2 * i + 2]
-        above = statistics.median(a - b for a, b in zip(ours, other, strict=True)) * scale
-        medians = {f"{how} µs": statistics.median(ours) * scale, "numpy µs": statistics.median(other) * scale}
-        found.append(Found(f"{title}, {how}", above, bar, "µs", medians=medians))
+        scale = 1e6 / steps
+        above = statistics.median(a - b for a, b in zip(*times, strict=True)) * scale
+        medians = {f"{how} µs": statistics.median(times[0]) * scale, "numpy µs": statistics.median(times[1]) * scale}
+        found.append(Found(f"{made.name}, {how}", above, bar, "µs", medians=medians))
     return found

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_sim.dtypes import TABLE, Array, DType, assign, lookup
+from nki_sim.dtypes import TABLE, Array, DType, UnknownDTypeError, assign, lookup
 
 Restore = Callable[[Array], Any]
 

@@ -134,6 +134,9 @@ class Machine:
         """The loops whose bodies are being traced, outermost first."""
         self.in_order = 0
         """How many ``nl.no_reorder`` blocks are open."""
+        self.ordered: list[tuple[int, int]] = []
+        """First step of each such block, and the step after its last."""
+        self._opened = 0
         self._again: int | None = None
         self._scoped = False
         self._muted = False
@@ -218,6 +221,20 @@ class Machine:
     def effect(self, action: Callable[[], None]) -> None:
         """Do what is no instruction, now and in each further round of the loop being traced."""
         self.static = False
+        action()
+        if self.round is not None:
+            self.round.append(action)
+
+    def keep_order(self, begins: bool) -> None:
+        """Begin or end a block of ``nl.no_reorder``, now and in each further round of the loop being traced."""
+
+        def action() -> None:
+            if begins and not self.in_order:
+                self._opened = len(self.program)
+            self.in_order += 1 if begins else -1
+            if not begins and not self.in_order:
+                self.ordered.append((self._opened, len(self.program)))
+
         action()
         if self.round is not None:
             self.round.append(action)

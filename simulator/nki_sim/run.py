@@ -12,7 +12,7 @@ from nki_sim.hw import NeuronCore
 from nki_sim.machine import Machine
 from nki_sim.placement import MemoryMap
 from nki_sim.program import Program
-from nki_sim.timing import Order, Profile, Timeline, profile, schedule
+from nki_sim.timing import Order, Profile, Timeline, dependencies, profile, schedule
 from nki_sim.trace import Replay
 
 
@@ -85,8 +85,10 @@ class Run:
         found = self._timelines.get(order)
         if found is None:
             known = next((line.dependencies for line in self._timelines.values()), None)
-            explicit = [(consumer, producers) for consumer, producers, _ in self.machine.dependencies]
-            found = self._timelines[order] = schedule(self.program, self.core, known, order=order, explicit=explicit)
+            if known is None:
+                explicit = [(consumer, producers) for consumer, producers, _ in self.machine.dependencies]
+                known = dependencies(self.program, self.core, explicit, self.machine.ordered)
+            found = self._timelines[order] = schedule(self.program, self.core, known, order=order)
         return found
 
     def profile(self, order: Order = "compiler") -> Profile:

@@ -114,18 +114,7 @@ def test_a_wrong_order_is_refused():
 
 
 def test_engines_take_what_is_ready_in_the_compilers_order():
-    def kernel(x):
-        """The second chain does not have to wait for the first one's end, but comes after it in the program."""
-        out = nl.ndarray((2, *x.shape), dtype=x.dtype, buffer=nl.shared_hbm)
-        for i in range(2):
-            tile = nl.load(x)
-            for _ in range(4):
-                nisa.activation(dst=tile, op=nl.exp, data=tile)
-                nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=0.1)
-            nl.store(out[i], tile)
-        return out
-
-    run = nki_sim.run(kernel, np.ones((64, 32), np.float32))
+    run = nki_sim.run(two_chains, np.ones((64, 32), np.float32))
     program, compiler = run.timeline("program"), run.timeline("compiler")
     assert compiler.total < program.total
     for line in (program, compiler):
@@ -135,6 +124,34 @@ def test_engines_take_what_is_ready_in_the_compilers_order():
             assert (line.start[mine][1:] >= line.end[mine][:-1]).all()
     mine = np.flatnonzero(program.lane == 2)
     assert (np.diff(program.start[mine]) > 0).all()
+
+
+def two_chains(x):
+    out = nl.ndarray((2, *x.shape), dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in range(2):
+        tile = nl.load(x)
+        for _ in range(4):
+            nisa.activation(dst=tile, op=nl.exp, data=tile)
+            nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=0.1)
+        nl.store(out[i], tile)
+    return out
+
+
+def two_chains_in_order(x):
+    with nl.no_reorder():
+        return two_chains(x)
+
+
+def test_no_reorder_keeps_the_order_of_each_engine():
+    free, kept = (nki_sim.trace(k, ((64, 32), "float32")) for k in (two_chains, two_chains_in_order))
+    assert kept.timeline("program").total == free.timeline("program").total
+    assert free.timeline("compiler").total < kept.timeline("compiler").total
+    line = kept.timeline("compiler")
+    for lane in range(len(ENGINES)):
+        mine = np.flatnonzero(line.lane == lane)
+        assert (np.diff(line.start[mine]) > 0).all()
+    dma = np.flatnonzero(line.lane >= len(ENGINES))
+    assert (np.diff(line.start[dma]) > 0).all()
 
 
 def test_a_later_instruction_may_be_waited_for():

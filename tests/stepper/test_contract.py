@@ -161,10 +161,11 @@ def test_a_view_that_is_gone_neither_asks_nor_listens(load: Any) -> None:
     page.evaluate("end('a')")
     assert gone.count() == 0 and page.evaluate("heard()") == 1
     left.locator(".instruction .body:not(.stale)").wait_for()
+    page.wait_for_timeout(300)  # what comes next has been asked for
     before = len(kernel.asked)
     page.wait_for_timeout(1200)  # two steps of playing
     assert len(kernel.asked) == before
-    left.press("ArrowRight")
+    left.press("End")
     assert eventually(lambda: left.locator(".instruction .body:not(.stale)").count() == 1) and len(kernel.asked) > before
     page.evaluate("end('b')")
     assert page.evaluate("heard()") == 0
@@ -220,3 +221,22 @@ def test_names_are_text(load: Any) -> None:
     assert page.evaluate("window.hacked") is None
     assert view.locator("img, script, b:has-text('hacked')").count() == 0
     assert "<img src=x" in view.locator(".program").inner_text()
+
+
+def test_the_next_step_in_the_same_direction_is_asked_for_ahead(load: Any) -> None:
+    kernel = Kernel(matmul_run(), step=4)
+    page = load(kernel)
+    view = _show(page, "a")
+
+    def steps() -> list[int]:
+        page.evaluate("0")  # what the page has asked meanwhile is heard now
+        return [message["request"]["step"] for message in kernel.asked if message["request"]["kind"] == "step"]
+
+    view.press("ArrowRight")
+    assert eventually(lambda: steps()[-2:] == [5, 6])
+    before = len(steps())
+    view.press("ArrowRight")
+    assert eventually(lambda: steps()[before:] == [7])
+    view.press("ArrowLeft")
+    view.press("ArrowLeft")
+    assert eventually(lambda: steps()[-1] == 3)

@@ -19,6 +19,11 @@ export function requestKey(request) {
   return Object.keys(request).sort().map((name) => `${name}=${request[name]}`).join("&");
 }
 
+/**
+ * @typedef {{ resolve: Function, reject: Function, signal?: AbortSignal }} Waiter
+ * @typedef {{ request: Request, key: string, waiters: Waiter[] }} Question
+ */
+
 const MOST_KEPT = 32_000_000;
 const MOST_SENT = 4;
 
@@ -35,9 +40,9 @@ export class LiveSource {
     this.kept = new Map();
     this.size = 0;
     this.held = new Held();
-    /** @type {Map<number, { request: Request, resolve: Function, reject: Function }>} */
+    /** @type {Map<number, Question>} */
     this.sent = new Map();
-    /** @type {{ request: Request, signal: AbortSignal | undefined, resolve: Function, reject: Function }[]} */
+    /** @type {Question[]} */
     this.waiting = [];
     this.hear = (/** @type {any} */ message, /** @type {DataView[]} */ buffers) => this.receive(message, buffers);
     this.closed = false;
@@ -48,7 +53,7 @@ export class LiveSource {
   close() {
     this.closed = true;
     this.model.off("msg:custom", this.hear);
-    for (const { reject } of [...this.sent.values(), ...this.waiting.splice(0)]) reject(aborted());
+    for (const question of [...this.sent.values(), ...this.waiting.splice(0)]) settle(question, "reject", aborted());
     this.sent.clear();
   }
 
@@ -61,24 +66,23 @@ export class LiveSource {
     if (this.kept.has(key)) return Promise.resolve(this.kept.get(key));
     if (this.closed) return Promise.reject(aborted());
     return new Promise((resolve, reject) => {
-      this.waiting.push({ request, signal, resolve, reject });
+      const waiter = { resolve, reject, signal };
+      signal?.addEventListener("abort", () => reject(aborted()), { once: true });
+      const asked = [...this.sent.values(), ...this.waiting].find((question) => question.key === key);
+      if (asked) asked.waiters.push(waiter);
+      else this.waiting.push({ request, key, waiters: [waiter] });
       this.pump();
     });
   }
 
   pump() {
     while (this.sent.size < MOST_SENT && this.waiting.length) {
-      const { request, signal, resolve, reject } = /** @type {any} */ (this.waiting.shift());
-      if (signal?.aborted) {
-        reject(aborted());
-        continue;
-      }
-      signal?.addEventListener("abort", () => reject(aborted()), { once: true });
-      this.send({ request, resolve, reject }, this.held.names());
+      const question = /** @type {Question} */ (this.waiting.shift());
+      if (question.waiters.some(({ signal }) => !signal?.aborted)) this.send(question, this.held.names());
     }
   }
 
-  /** @param {{ request: Request, resolve: Function, reject: Function }} question @param {string[]} held */
+  /** @param {Question} question @param {string[]} held */
   send(question, held) {
     const id = this.next++;
     this.sent.set(id, question);
@@ -90,21 +94,21 @@ export class LiveSource {
     const asked = this.sent.get(message?.id);
     if (!asked) return;
     this.sent.delete(message.id);
-    if (message.error !== undefined) asked.reject(new Error(message.error));
+    if (message.error !== undefined) settle(asked, "reject", new Error(message.error));
     else this.take(asked, message.answer, buffers);
     this.pump();
   }
 
-  /** @param {{ request: Request, resolve: Function, reject: Function }} asked @param {any} came @param {DataView[]} buffers */
+  /** @param {Question} asked @param {any} came @param {DataView[]} buffers */
   take(asked, came, buffers) {
     try {
       const answer = opened(attach(came, buffers, this.held));
-      this.keep(requestKey(asked.request), answer);
+      this.keep(asked.key, answer);
       this.keepParts(answer);
-      asked.resolve(answer);
+      settle(asked, "resolve", answer);
     } catch (error) {
       if (error instanceof Dropped) this.send(asked, []);
-      else asked.reject(error);
+      else settle(asked, "reject", error);
     }
   }
 
@@ -130,6 +134,11 @@ export class LiveSource {
       this.size -= sizeOf(dropped);
     }
   }
+}
+
+/** @param {Question} question @param {"resolve" | "reject"} how @param {any} value */
+function settle(question, how, value) {
+  for (const waiter of question.waiters) waiter[how](value);
 }
 
 /** Answers from the data of a saved page. */

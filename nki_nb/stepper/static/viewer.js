@@ -6,6 +6,9 @@ import { initialState, Store } from "./store.js";
 /** @typedef {import("./overview.js").Overview} Overview */
 /** @typedef {import("./source.js").Source} Source */
 
+const AHEAD_MS = 60;
+/** After which the next step is asked for: the picture of this one comes first. */
+
 export class Viewer {
   /**
    * @param {HTMLElement} root
@@ -35,11 +38,31 @@ export class Viewer {
     const last = this.overview.steps - 1;
     const target = Math.min(Math.max(step, 0), last);
     if (target === this.state.step || last < 0) return;
+    const next = target + Math.sign(target - this.state.step);
     this.asking.abort();
     this.asking = new AbortController();
     this.store.set({ step: target, message: "", detail: null, trouble: "" });
+    this.ask(this.details(target)).then((detail) => this.show(detail, next), (error) => this.missing(error));
+  }
+
+  /** The question for a step's details. @param {number} step */
+  details(step) {
     const { element } = this.state;
-    this.ask(element ? { kind: "step", step: target, element } : { kind: "step", step: target }).then((detail) => this.store.set({ detail }), (error) => this.missing(error));
+    return element ? { kind: "step", step, element } : { kind: "step", step };
+  }
+
+  /**
+   * Show the details of the step, then ask for those of the one that is likely to come next.
+   * @param {any} detail
+   * @param {number} next
+   */
+  show(detail, next) {
+    this.store.set({ detail });
+    if (next < 0 || next >= this.overview.steps) return;
+    const { signal } = this.asking;
+    setTimeout(() => {
+      if (!signal.aborted) this.source.ask(this.details(next), signal).catch(() => {}); // whoever goes there hears of it
+    }, AHEAD_MS);
   }
 
   /**

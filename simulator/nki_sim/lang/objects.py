@@ -132,7 +132,8 @@ static_range = _deprecated_range("static_range")
 
 @contextmanager
 def no_reorder() -> Iterator[None]:
-    """Keep program order inside the block, as the simulator does anyway. A loop at run time may not start in it.
+    """Keep program order inside the block, engine by engine, also in the order that a compiler may choose (timelines). Values
+    never depend on it: the simulator computes in program order. A loop at run time may not start in it.
 
     Example:
         a = nl.load(x[:, 0:64])
@@ -141,11 +142,11 @@ def no_reorder() -> Iterator[None]:
             nisa.tensor_scalar(dst=a, data=a, op0=nl.add, operand0=1.0)
     """
     machine = context.machine()
-    machine.in_order += 1
+    machine.keep_order(True)
     try:
         yield
     finally:
-        machine.in_order -= 1
+        machine.keep_order(False)
 
 
 def program_id(axis: int = 0) -> int:

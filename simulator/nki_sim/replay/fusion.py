@@ -62,17 +62,25 @@ def _read_in_place(graph: Graph) -> None:
 
 
 def _store_in_place(graph: Graph, outputs: set[Any]) -> None:
-    """Tiles that are only stored are made where they are stored."""
+    """Tiles that are only stored are made where they are stored, in one piece or in several."""
     for number, uses in list(graph.tiles()):
-        if len(uses) != 2 or not _defines(graph, number, uses):
-            continue
-        made, store = uses
-        if not _is_copy(store.node, "dma_copy") or store.node.operands[0].key not in outputs:
+        *made, store = uses
+        if not made or not _is_assembled(graph, number, uses, len(made)) or not _is_copy(store.node, "dma_copy"):
             continue
         target: Access = store.node.operands[0]
-        if store.access == graph.whole(number) and _is_dense(target) and made.access.shape == target.shape:
+        if target.key not in outputs or store.access != graph.whole(number) or not _is_dense(target):
+            continue
+        parts = [within(use.access, graph.whole(number), target) for use in made]
+        if all(parts) and all(use.node.operands[use.place].shape == part.shape for use, part in _pairs(made, parts)):
             graph.drop(store.node)
-            graph.move(made, target)
+            for use, part in _pairs(made, parts):
+                graph.move(use, part)
+
+
+def _pairs(uses: list[Use], parts: list[Access | None]) -> Iterator[tuple[Use, Access]]:
+    for use, part in zip(uses, parts, strict=True):
+        assert part is not None
+        yield use, part
 
 
 def _evict_in_place(graph: Graph, products: list[Product]) -> None:
@@ -84,13 +92,25 @@ def _evict_in_place(graph: Graph, products: list[Product]) -> None:
             continue
         copy = uses[1].node
         target: Access = copy.operands[0]
-        if not _defines(graph, target.key, graph.uses[target.key]) or target.shape != product.operands[0].shape:
+        into = graph.uses[target.key]
+        if target.shape != product.operands[0].shape or not _is_assembled(graph, target.key, into, sum(u.writes for u in into)):
             continue
-        if product.function is not _multiply(target.dtype) and target.dtype != F32:
+        if target.dtype != F32:
             product.function = _multiply(target.dtype)
+        at = next(i for i, use in enumerate(into) if use.node is copy)
         graph.drop(copy)
-        graph.uses[target.key].insert(0, Use(product, 0))
+        graph.uses[target.key].insert(at, Use(product, 0))
         product.operands[0] = target
+
+
+def _is_assembled(graph: Graph, number: Any, uses: list[Use], count: int) -> bool:
+    """Whether the first ``count`` uses of a tile write it, no byte twice, and the others only read."""
+    if not isinstance(number, int) or not graph.allocation(number).region.on_chip:
+        return False
+    made = uses[:count]
+    clean = all(use.writes and use.place not in use.node.updates for use in made) and not any(u.writes for u in uses[count:])
+    apart = len({id(use.node) for use in uses}) == len(uses)
+    return clean and apart and (count == 1 or _disjoint(made))
 
 
 def _defines(graph: Graph, number: Any, uses: list[Use]) -> bool:

@@ -53,6 +53,7 @@ class Graph:
     machine: Machine
     nodes: list[Node] = field(default_factory=list)
     uses: dict[Any, list[Use]] = field(default_factory=dict)
+    _written: dict[Any, bool] = field(default_factory=dict)
 
     @classmethod
     def of(cls, machine: Machine) -> Graph:
@@ -93,7 +94,10 @@ class Graph:
 
     def written(self, number: Any) -> bool:
         """Whether any node writes an allocation."""
-        return any(use.writes for use in self.uses.get(number, ()))
+        found = self._written.get(number)
+        if found is None:
+            found = self._written[number] = any(use.writes for use in self.uses.get(number, ()))
+        return found
 
     def move(self, use: Use, to: Access) -> None:
         """Let an operand be elsewhere."""
@@ -101,10 +105,11 @@ class Graph:
         self.uses.setdefault(to.key, []).append(use)
 
     def drop(self, node: Node) -> None:
-        """Take a node out."""
+        """Take a node out. Tensors in HBM keep its uses: they may have one from every step."""
         node.dropped = True
-        for use in accesses_of(node):
-            self.uses[use.access.key] = [other for other in self.uses[use.access.key] if other.node is not node]
+        for key in {use.access.key for use in accesses_of(node)}:
+            if isinstance(key, int) and self.allocation(key).region.on_chip:
+                self.uses[key] = [other for other in self.uses[key] if other.node is not node]
 
     def allocation(self, number: int) -> Allocation:
         return self.machine.program.allocations[number]

@@ -26,8 +26,8 @@ CYCLE = Rule(
     page=page("guides/how-to-scheduling-apis.html"),
 )
 
-ANTI, OUTPUT, TRUE = 0, 1, 2
-"""Write after read; write after write; read after write, or ``depends_on``."""
+ORDER, ANTI, OUTPUT, TRUE = 0, 1, 2, 3
+"""``nl.no_reorder``; write after read; write after write; read after write, or ``depends_on``."""
 
 Found = dict[int, int]
 """The steps that one must wait for, and the strongest reason."""
@@ -54,8 +54,14 @@ class Dependencies:
         return len(self.first) - 1
 
 
-def dependencies(program: Program, core: NeuronCore, explicit: Explicit = ()) -> Dependencies:
+def dependencies(
+    program: Program, core: NeuronCore, explicit: Explicit = (), ordered: Iterable[tuple[int, int]] = ()
+) -> Dependencies:
     """Find all dependencies of a program.
+
+    Args:
+        explicit: those of ``depends_on``.
+        ordered: blocks of ``nl.no_reorder``, first step and the one after the last.
 
     Raises:
         NkiValidationError: instructions depend on each other in a circle.
@@ -63,6 +69,7 @@ def dependencies(program: Program, core: NeuronCore, explicit: Explicit = ()) ->
     named: dict[int, set[int]] = {}
     for consumer, given in explicit:
         named.setdefault(consumer, set()).update(given)
+    before = dict(_in_order(program, ordered))
     history, rooms = _History(program), _Rooms(program, core)
     first, producers, kinds = array("q", [0]), array("i"), array("b")
     plans, starts, _ = program.tables
@@ -73,6 +80,8 @@ def dependencies(program: Program, core: NeuronCore, explicit: Explicit = ()) ->
         history.access(step, number, starts[step], found)
         if step in named:
             found.update(dict.fromkeys(named[step], TRUE))
+        if step in before:
+            found.setdefault(before[step], ORDER)
         steps = sorted(found) if len(found) > 1 else found
         producers.extend(steps)
         kinds.extend(map(found.__getitem__, steps))
@@ -80,6 +89,18 @@ def dependencies(program: Program, core: NeuronCore, explicit: Explicit = ()) ->
     forward = any(p >= consumer for consumer, given in named.items() for p in given)
     order = _topological(first, producers, program, core) if forward else range(len(program))
     return Dependencies(first, producers, kinds, order)
+
+
+def _in_order(program: Program, ordered: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
+    """Steps of ordered blocks, and the one before on the same engine or queue."""
+    for first, end in ordered:
+        last: dict[str, int] = {}
+        for step in range(first, end):
+            plan = program.plan_at(step)
+            name = plan.cost.queue or plan.engine
+            if name in last:
+                yield step, last[name]
+            last[name] = step
 
 
 def check_order(program: Program, core: NeuronCore, explicit: Iterable[tuple[int, Sequence[int], object]]) -> None:

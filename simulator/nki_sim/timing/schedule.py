@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from nki_sim.hw import NeuronCore
 from nki_sim.program import Plan, Program
-from nki_sim.timing.dependencies import OUTPUT, TRUE, Dependencies, Explicit, dependencies
+from nki_sim.timing.dependencies import ORDER, OUTPUT, TRUE, Dependencies, dependencies
 from nki_sim.timing.descriptors import dma_shape, engine_ns
 
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
@@ -85,13 +85,11 @@ class Timeline:
         return path[::-1]
 
 
-def schedule(
-    program: Program, core: NeuronCore, found: Dependencies | None = None, *, order: Order = "program", explicit: Explicit = ()
-) -> Timeline:
+def schedule(program: Program, core: NeuronCore, found: Dependencies | None = None, *, order: Order = "program") -> Timeline:
     """Schedule a program.
 
     Args:
-        found: its dependencies, when they are known; else they are looked for, with ``explicit`` those of ``depends_on``.
+        found: its dependencies, when they are known; else they are looked for.
         order: ``program``, or ``compiler``: any order within the dependencies.
 
     Raises:
@@ -99,7 +97,7 @@ def schedule(
     """
     if order not in ("program", "compiler"):
         raise ValueError(f"order is {order!r}: it is 'program' or 'compiler'")
-    known = dependencies(program, core, explicit) if found is None else found
+    known = dependencies(program, core) if found is None else found
     clock = _Clock(program, core, known)
     for step in known.order if order == "program" else _by_readiness(clock):
         clock.issue(step)
@@ -171,6 +169,8 @@ class _Clock:
                 there = done[producer] + semaphore
                 if there > data:
                     data = there
+            elif kind == ORDER:
+                there = self._start[producer]
             elif self._lane[producer] == lane:  # its turn is enough: an engine reads and writes in order
                 there = self._end[producer]
             else:

@@ -98,6 +98,35 @@ test("what nobody waits for is not sent", async () => {
   assert.equal(model.sent.length, 4);
 });
 
+test("the same question is asked once, and whoever still waits hears the answer", async () => {
+  const model = new Model();
+  const source = new LiveSource(model);
+  const stop = new AbortController();
+  const first = source.ask({ kind: "step", step: 1 }, stop.signal);
+  const second = source.ask({ kind: "step", step: 1 });
+  assert.equal(model.sent.length, 1);
+  stop.abort();
+  await assert.rejects(first, { name: "AbortError" });
+  model.answer(0, "one");
+  assert.equal(await second, "one");
+});
+
+test("a question that was given up and asked again before it was sent is sent", async () => {
+  const model = new Model();
+  const source = new LiveSource(model);
+  const busy = [0, 1, 2, 3].map((step) => source.ask({ kind: "step", step }));
+  const stop = new AbortController();
+  const given = source.ask({ kind: "step", step: 9 }, stop.signal);
+  stop.abort();
+  await assert.rejects(given, { name: "AbortError" });
+  const again = source.ask({ kind: "step", step: 9 });
+  model.answer(0, "zero");
+  assert.equal(model.sent.at(-1).request.step, 9);
+  model.answer(4, "nine");
+  assert.equal(await again, "nine");
+  assert.equal(await busy[0], "zero");
+});
+
 test("a saved page shows a tensor as the last operand that covered it did", async () => {
   const operand = (number, writes, columns) => ({ number, writes, allocation: 0, offset: 0, dtype: "uint8", shape: [1, columns] });
   const matrix = (value) => ({ dtype: "uint8", shape: [1, 4], rows: 1, columns: 4, shown: [1, 4], width: 1, bits: null,
