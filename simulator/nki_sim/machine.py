@@ -11,7 +11,9 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from enum import Enum
+from types import FunctionType
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -37,7 +39,8 @@ from nki_sim.isa.indirection import OUT_OF_RANGE as OUT_OF_FREE_DIMENSION
 from nki_sim.isa.indirection import base_of, chosen, group_of, index_of, is_indirect, reaching
 from nki_sim.isa.tensor_copy import tensor_copy
 from nki_sim.memory import FULL, NONE, Allocation, Memory, MemoryRegion, Storage
-from nki_sim.ops import UnknownOperatorError
+from nki_sim.ops import Operator, UnknownOperatorError
+from nki_sim.pending import Pending, Waiting, can_wait, largest
 from nki_sim.program import ABSENT, SCALAR, Plan, Program, Slot
 from nki_sim.psum import Accumulation, State
 from nki_sim.scalars import RuntimeScalar, now
@@ -102,6 +105,28 @@ class Disturbed(Exception):  # noqa: N818 - nothing went wrong: what is done aga
     """A body that is done again has a finding, or an error, that the recorded run did not have."""
 
 
+class Known:
+    """Plans whose checks passed without a word, for all machines of one kind: what is checked does not depend on the run."""
+
+    MOST = 4096
+    _all: ClassVar[dict[Any, Known]] = {}
+
+    def __init__(self) -> None:
+        self._plans: dict[Any, Plan] = {}
+        self.get = self._plans.get
+
+    @classmethod
+    def of(cls, core: NeuronCore, precise: bool) -> Known:
+        """Those for a core."""
+        return cls._all.setdefault((core, precise), cls())
+
+    def add(self, key: Any, plan: Plan) -> None:
+        """Keep a plan."""
+        if len(self._plans) >= self.MOST:
+            self._plans.clear()
+        self._plans[key] = plan
+
+
 class Machine:
     """One NeuronCore running one kernel: memories, program, accumulator registers, findings.
 
@@ -138,12 +163,15 @@ class Machine:
         """First step of each such block, and the step after its last."""
         self._opened = 0
         self._again: int | None = None
+        self._late: Waiting | None = None
+        self.pending: Pending | None = None
         self._scoped = False
         self._muted = False
         self._disturbed = False
         self.static = True
         """Whether what it does is the same for all data: no registers, no loops at run time."""
         self._plans: dict[Any, tuple[int, Plan]] = {}
+        self._known = Known.of(core, precise)
         self._targets: dict[type[Instruction], tuple[Any, Any]] = {}
 
     # -- tensors -----------------------------------------------------------------------------------------------------
@@ -202,7 +230,7 @@ class Machine:
             found = self._plans.get(key)
         if found is None:
             try:
-                found = self._plans[key] = self._specialise(ins, values)
+                found = self._plans[key] = self._specialise(ins, values, key)
             except UnknownOperatorError as error:
                 raise self.error(ins, OPERATOR, Broken(str(error), "op", error=NkiTypeError)) from None
         number, plan = found
@@ -212,7 +240,7 @@ class Machine:
         if self.dry:
             _run_dry(plan, values)
         else:
-            self._run(ins, plan, values)
+            self._run(ins, plan, values, step)
         self._record(ins, number, values, step)
         if self.round is not None:
             ins.scopes = self.scopes
@@ -221,6 +249,7 @@ class Machine:
     def effect(self, action: Callable[[], None]) -> None:
         """Do what is no instruction, now and in each further round of the loop being traced."""
         self.static = False
+        self.catch_up()
         action()
         if self.round is not None:
             self.round.append(action)
@@ -247,7 +276,29 @@ class Machine:
         finally:
             self._again = None
 
-    def _run(self, ins: Instruction, plan: Plan, values: tuple[Any, ...]) -> None:
+    def wait(self) -> None:
+        """Let instructions wait until they run together, or until somebody looks."""
+        self.pending = Pending()
+        self.memory.waiting = self.catch_up
+
+    def catch_up(self) -> None:
+        """Run what waits, in order; from now on each instruction runs when it is issued."""
+        pending = self.forget_pending()
+        if pending is None:
+            return
+        try:
+            for late in pending.waiting:
+                self._late, late.instruction.step = late, late.step
+                late.plan.body(*[v.array if type(v) is NkiTensor else v for v in late.values])
+        finally:
+            self._late = None
+
+    def forget_pending(self) -> Pending | None:
+        """What waits; it is somebody else's now."""
+        pending, self.pending, self.memory.waiting = self.pending, None, None
+        return pending
+
+    def _run(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], step: int) -> None:
         for i in plan.runtime:
             index = values[i].dynamic.index
             if isinstance(index, NkiTensor) and index.storage.state:
@@ -260,6 +311,10 @@ class Machine:
             storage = values[i].storage
             if storage.state or storage.accumulation is not None or storage.neighbours or storage.host is not None:
                 self._before_write(ins, plan.slots[i].name, values[i])
+        if self.pending is not None:
+            if self.pending.take(ins, plan, values, step):
+                return
+            self.catch_up()
         try:
             plan.body(*[v.array if type(v) is NkiTensor else v for v in values])
         except OutOfRangeError as oob:
@@ -301,7 +356,20 @@ class Machine:
 
     # -- plans: what is checked once ---------------------------------------------------------------------------------
 
-    def _specialise(self, ins: Instruction, values: tuple[Any, ...]) -> tuple[int, Plan]:
+    def _specialise(self, ins: Instruction, values: tuple[Any, ...], key: Any) -> tuple[int, Plan]:
+        """The plan for an instruction: checked here, or by an earlier run on such a core; its body is this machine's own."""
+        typed = (key, _types(key[1]))
+        plan = self._known.get(typed) if all(v.memory is self.memory for v in values if isinstance(v, NkiTensor)) else None
+        if plan is None:
+            findings = len(self.report.findings)
+            plan = self._checked(ins, values)
+            if plan.waits and _is_plain(key[1]) and len(self.report.findings) == findings and not self._muted:
+                self._known.add(typed, plan)
+        plan = plan.running(self._body(ins, values[: len(type(ins).operand_names)]))
+        self.program.plans.append(plan)
+        return len(self.program.plans) - 1, plan
+
+    def _checked(self, ins: Instruction, values: tuple[Any, ...]) -> Plan:
         kind = type(ins)
         indirect = [n for n, v in zip(kind.operand_names, values, strict=False) if is_indirect(v)]
         names = (*kind.operand_names, *[f"{n}_index" for n in indirect])
@@ -324,22 +392,23 @@ class Machine:
         tensors = [i for i, v in enumerate(values) if isinstance(v, NkiTensor)]
         shown = zip(kind.param_names, kind.get_params(ins), strict=True)
         defaults = {n: getattr(kind, n, None) for n in kind.param_names}
-        plan = Plan(
+        return Plan(
             instruction=kind.__name__,
             engine=ins.resolve_engine(self.core).name,
             slots=slots,
             params={n: v for n, v in shown if n not in kind.decided_params and not (v is None or v is defaults[n])},
             decided={n: getattr(ins, n) for n in kind.decided_params},
-            body=self._body(ins, values[: len(kind.operand_names)]),
+            body=_no_body,
             reads=tuple(i for i in tensors if slots[i].access == "read"),
             writes=tuple(i for i in tensors if slots[i].access != "read"),
             updates=tuple(i for i in tensors if slots[i].access != "read" and ins.keeps(slots[i].name)),
             runtime=tuple(i for i in tensors if values[i].dynamic is not None and values[i].dynamic.base is None),
             flops=ins.flops(),
             cost=ins.cost(self.core),
+            waits=can_wait(ins, values),
+            speaks=ins.speaks(),
+            elements=largest(values),
         )
-        self.program.plans.append(plan)
-        return len(self.program.plans) - 1, plan
 
     def _body(self, ins: Instruction, values: Sequence[Any]) -> Callable[..., None]:
         """The body, reaching through the offsets of indirect operands."""
@@ -492,14 +561,21 @@ class Machine:
             instruction=type(ins).__name__,
             operand_words=words,
             notes=notes,
-            sites=(*self._site_again(), *call_chain(2)),
-            step=ins.step if ins.step >= 0 else len(self.program),
+            sites=self._sites(),
+            step=self._late.step if self._late else ins.step if ins.step >= 0 else len(self.program),
         )
 
     def _site_again(self) -> tuple[Site, ...]:
         """The line of an instruction that a loop repeats, which is not on the stack."""
         found = None if self._again is None else self.program.sites[self._again]
         return () if found is None else (found,)
+
+    def _sites(self) -> tuple[Site, ...]:
+        """Where what is reported now was called."""
+        if self._late is None:
+            return (*self._site_again(), *call_chain(3))
+        found = self.program.site_at(self._late.step)
+        return tuple(self._late.sites) or (() if found is None else (found,))
 
     def error(self, ins: Instruction, rule: Rule, broken: Broken) -> NkiError:
         """The exception for a broken rule; the caller raises it. What the instruction would have used was alive until then."""
@@ -577,6 +653,24 @@ class Machine:
         self.dependencies.append((consumer.step, tuple(p.step for p in producers), kind))
 
 
+def _no_body(*_: Any) -> None:
+    raise AssertionError("each machine makes the bodies of its plans itself")
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is a compile-time value that holds no tensor."""
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    if isinstance(value, FunctionType):  # nl.add and its like
+        return value.__module__.startswith("nki_sim.")
+    return value is None or isinstance(value, (bool, int, float, str, Enum, Operator, np.generic))
+
+
+def _types(value: Any) -> Any:
+    """What tells 1 from 1.0 and True, which are equal."""
+    return tuple(map(_types, value)) if isinstance(value, tuple) else type(value)
+
+
 def _run_dry(plan: Plan, values: tuple[Any, ...]) -> None:
     """Of an instruction only what registers know of it: those it writes hold what data would tell, but for plain numbers."""
     for value, slot in zip(values, plan.slots, strict=True):
@@ -649,6 +743,13 @@ def _slot(name: str, access: str, tile: NkiTensor) -> Slot:
     return Slot(name, access, seen.shape, seen.strides, seen.dtype, seen.info.itemsize, seen.on_chip, gathers, picked)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Unhashable:
+    """What has no hash, in a key of one run."""
+
+    identity: int
+
+
 def _hashable(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return tuple(_hashable(v) for v in value)
@@ -657,7 +758,7 @@ def _hashable(value: Any) -> Any:
     try:
         hash(value)
     except TypeError:
-        return ("unhashable", id(value))
+        return _Unhashable(id(value))
     return value
 
 

@@ -9,6 +9,7 @@ use) is known: see :mod:`nki_sim.placement`; until then it has bytes of its own.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from sys import getrefcount
@@ -227,16 +228,36 @@ class Storage:
     """
 
     __slots__ = (
-        "accumulation", "allocation", "base", "bytes", "clobbers", "host", "itemsize", "mask", "mask_itemsize",
-        "neighbours", "on_chip", "pitch", "poisoned", "pool", "region_name", "row_elems", "state",
-        "unwritten_count", "views",
+        "_bytes",
+        "accumulation",
+        "allocation",
+        "base",
+        "clobbers",
+        "host",
+        "itemsize",
+        "mask",
+        "mask_itemsize",
+        "neighbours",
+        "on_chip",
+        "pitch",
+        "poisoned",
+        "pool",
+        "region_name",
+        "row_elems",
+        "size",
+        "state",
+        "unwritten_count",
+        "views",
     )  # fmt: skip
 
-    def __init__(self, allocation: Allocation, data: Array, pitch: int, base: int = 0, itemsize: int | None = None):
+    def __init__(
+        self, allocation: Allocation, data: Array | None, pitch: int, base: int = 0, itemsize: int | None = None, size: int = 0
+    ):
         self.allocation = allocation
         self.on_chip = allocation.region.on_chip
         self.region_name = allocation.region.value
-        self.bytes = data
+        self._bytes = data
+        self.size = size
         self.pitch = pitch
         self.base = base
         self.itemsize = itemsize or allocation.dtype.itemsize
@@ -255,8 +276,19 @@ class Storage:
 
     def __del__(self) -> None:
         # Fresh pages cost more than most instructions: bytes that nobody else can see go back to the run's pool.
-        if self.pool is not None and getrefcount(self.bytes) == 2:
-            self.pool.append(self.bytes)
+        if self.pool is not None and self._bytes is not None and getrefcount(self._bytes) == 2:
+            self.pool.append(self._bytes)
+
+    @property
+    def bytes(self) -> Array:
+        """The bytes, taken when they are first asked for."""
+        if self._bytes is None:
+            self._bytes = self.pool.pop() if self.pool else np.empty(self.size, np.uint8)
+        return self._bytes
+
+    @bytes.setter
+    def bytes(self, data: Array) -> None:
+        self._bytes = data
 
     # -- written-ness ------------------------------------------------------------------------------------------------
 
@@ -343,6 +375,8 @@ class Memory:
         self.precise = precise
         self.allocations: list[Allocation] = []
         self._names: set[str] = set()
+        self.waiting: Callable[[], None] | None = None
+        """To be called before values are looked at: it runs the instructions that have not run yet."""
         self.indirect = False
         """Whether there are views whose offsets are read at run time."""
         self._good: dict[tuple[tuple[int, ...], DType, MemoryRegion], int] = {}
@@ -389,8 +423,7 @@ class Memory:
             pool = self._pools.get(size)
             if pool is None:
                 pool = self._pools[size] = []
-            data = pool.pop() if pool else np.empty(size, np.uint8)
-            storage = Storage(allocation, data, 0, itemsize=stored.itemsize)
+            storage = Storage(allocation, None, 0, itemsize=stored.itemsize, size=size)
             storage.pool = pool
             if storage.on_chip:
                 storage.pitch = storage.row_elems * stored.itemsize

@@ -68,6 +68,17 @@ class Plan:
     """Operands whose address a runtime value decides."""
     flops: int = 0
     cost: Cost = field(default_factory=Cost)
+    waits: bool = False
+    """Whether steps may run later than they are issued (:mod:`nki_sim.pending`)."""
+    speaks: bool = False
+    """Whether its body may have something to report about values."""
+    elements: int = 0
+    """Of the largest operand."""
+
+    def running(self, body: Callable[..., None]) -> Plan:
+        """The same with another body."""
+        return Plan(self.instruction, self.engine, self.slots, self.params, body, self.reads, self.writes, self.updates,
+                    self.decided, self.runtime, self.flops, self.cost, self.waits, self.speaks, self.elements)  # fmt: skip
 
     @property
     def cycles(self) -> float:

@@ -346,6 +346,8 @@ class NkiTensor:
         return found if found is not None else self._bind()
 
     def _bind(self) -> Array:
+        if self.memory.waiting is not None:
+            self.memory.waiting()
         if self.dynamic is not None and self.dynamic.base is not None:
             return self.dynamic.base.array
         storage, stored = self.storage, self.info

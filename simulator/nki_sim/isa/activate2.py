@@ -177,6 +177,10 @@ class activate2(ComputeInstruction):
         """With the table of its function."""
         return replace(super().cost(core), table=table_of(ops.lookup(self.op).name))
 
+    def speaks(self) -> bool:
+        """Inputs outside the function's range are reported."""
+        return ops.lookup(self.op).domain is not None
+
     def _activated(self) -> Callable[[Array, Any], Array]:
         """The function, of float32 values and relu_param."""
         op = ops.lookup(self.op)

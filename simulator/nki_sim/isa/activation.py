@@ -169,6 +169,10 @@ class ScalarActivation(ComputeInstruction):
         """With the table of its function."""
         return replace(super().cost(core), table=table_of(ops.lookup(self.op).name))
 
+    def speaks(self) -> bool:
+        """Inputs outside the function's range are reported."""
+        return ops.lookup(self.op).domain is not None
+
     def evaluate(self) -> Callable[[Array, Any, Any], Array]:
         """``op(data · scale + bias)`` as a function of (data, bias, scale), in float32 and dst's shape."""
         op, shape, ndim = ops.lookup(self.op), self.dst.shape, self.dst.ndim

@@ -194,6 +194,8 @@ class Instruction:
     """Whether an operand may be of the scales' dtype, float8_e8m0fnu."""
     writes_all: ClassVar[bool] = True
     """Whether every element of a written operand is written; if not, the body marks them itself."""
+    waits: ClassVar[bool] = True
+    """Whether it may run after its line: its body refuses no values."""
     decided_params: ClassVar[tuple[str, ...]] = ()
     """Attributes set before issue that distinguish plans, as parameters do."""
     decided_operands: ClassVar[tuple[str, ...]] = ()
@@ -256,6 +258,10 @@ class Instruction:
         Called once per plan, after all checks; it may look at shapes, dtypes and static parameters, not at values.
         """
         raise NotImplementedError
+
+    def speaks(self) -> bool:
+        """Whether its body may have something to report about values."""
+        return False
 
     def flops(self) -> int:
         """Floating-point operations of the tensor engine."""

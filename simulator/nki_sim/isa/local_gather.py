@@ -116,6 +116,10 @@ class local_gather(ComputeInstruction):
         e, width = self.num_elem_per_idx, max(1, 4 // self.dst.info.itemsize)
         return gpsimd(self.valid() * e, (28 + 4 * e) / (4 * e) / min(width, e))
 
+    def speaks(self) -> bool:
+        """Indices outside the source are reported."""
+        return True
+
     def body(self, core: NeuronCore) -> Body:
         rows, n, shape, machine = partitions(self.src_buffer), free(self.src_buffer), self.dst.shape, context.machine()
         cores, valid, info = rows // _CORE, self.valid(), self.dst.info

@@ -40,6 +40,7 @@ class nc_n_gather(ComputeInstruction):
     """
 
     runs_on = engine.gpsimd
+    waits = False
 
     dst: NkiTensor = write(SBUF)
     data: NkiTensor = read(SBUF)

@@ -39,6 +39,8 @@ class rand2(ComputeInstruction):
         nisa.rand2(dst=noise, min=-1.0, max=1.0)
     """
 
+    waits = False
+
     dst: NkiTensor = write(ON_CHIP)
     min: float | NkiTensor = column(ON_CHIP)
     max: float | NkiTensor = column(ON_CHIP)

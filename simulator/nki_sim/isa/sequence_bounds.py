@@ -44,6 +44,7 @@ class sequence_bounds(ComputeInstruction):
     """
 
     runs_on = engine.gpsimd
+    waits = False
 
     dst: NkiTensor = write(SBUF, "sequence_bounds.engine")
     segment_ids: NkiTensor = read(SBUF, "sequence_bounds.engine")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,8 +15,7 @@ from nki_sim.memory import Allocation
 from nki_sim.program import Slot
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(NamedTuple):
     """A strided view of an allocation; sizes in elements, ``offset`` and ``strides`` in bytes.
 
     Attributes:
@@ -55,23 +54,33 @@ def row_major(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 def access(machine: Machine, tensor: Allocation, slot: Slot, offset: int) -> Access:
     """Where a recorded operand lies in the bytes of its allocation."""
+    return places(machine, tensor, slot)(tensor.id, offset)
+
+
+def places(machine: Machine, tensor: Allocation, slot: Slot) -> Callable[[int, int], Access]:
+    """Where operands of a slot lie, by allocation and offset, in all tensors that lie in memory as ``tensor`` does."""
     info = dtypes.TABLE[slot.dtype]
     stored, own = machine.memory.stored(info), machine.memory.stored(tensor.dtype)
-    size = stored.itemsize
+    size, shape, dtype = stored.itemsize, slot.shape, stored.storage
     if not tensor.region.on_chip:
-        return Access(tensor.id, slot.shape, offset * size, tuple(s * size for s in slot.strides), stored.storage)
+        flat = tuple(s * size for s in slot.strides)
+        return lambda number, offset: Access(number, shape, offset * size, flat, dtype)
     elements = tensor.row_bytes // tensor.dtype.itemsize
     row = elements * tensor.dtype.itemsize // info.itemsize
-    key: Any = tensor.id
+    pinned = is_pinned(machine, tensor)
     pitch, base = elements * own.itemsize, 0
-    if is_pinned(machine, tensor):
-        core, key = machine.core, tensor.region
+    if pinned:
+        core = machine.core
         pitch = core.sbuf_partition_bytes if tensor.region.value == "sbuf" else core.psum_partition_bytes
         assert tensor.address is not None
         base = tensor.address[0] * pitch + tensor.address[1]
-    start = base + offset // row * pitch + offset % row * size
     strides = (slot.strides[0] // row * pitch, *(s * size for s in slot.strides[1:]))
-    return Access(key, slot.shape, start, strides, stored.storage)
+
+    def place(number: int, offset: int) -> Access:
+        start = base + offset // row * pitch + offset % row * size
+        return Access(tensor.region if pinned else number, shape, start, strides, dtype)
+
+    return place
 
 
 def is_pinned(machine: Machine, tensor: Allocation) -> bool:
@@ -104,7 +113,7 @@ def within(part: Access, whole: Access, target: Access) -> Access | None:
             return None
         strides.append(0 if n == 1 or not stride else stride // whole.strides[dim] * target.strides[dim])
     offset = target.offset + sum(i * s for i, s in zip(index, target.strides, strict=True))
-    return replace(part, key=target.key, offset=offset, strides=tuple(strides))
+    return Access(target.key, part.shape, offset, tuple(strides), part.dtype)
 
 
 def _dimension(stride: int, n: int, index: list[int], whole: Access) -> int | None:
@@ -121,8 +130,12 @@ def joined(first: Access, second: Access, dim: int) -> Access | None:
     """Two accesses one after the other along ``dim``, as one."""
     if first.key != second.key or first.dtype != second.dtype or first.strides != second.strides:
         return None
-    same = all(a == b for i, (a, b) in enumerate(zip(first.shape, second.shape, strict=True)) if i != dim)
-    if not same or second.offset != first.offset + first.shape[dim] * first.strides[dim]:
+    (before, n, after), (start, more, end) = _split(first.shape, dim), _split(second.shape, dim)
+    if before != start or after != end or second.offset != first.offset + n * first.strides[dim]:
         return None
-    shape = tuple(n + (second.shape[dim] if i == dim else 0) for i, n in enumerate(first.shape))
-    return replace(first, shape=shape)
+    shape = (*before, n + more, *after)
+    return Access(first.key, shape, first.offset, first.strides, first.dtype)
+
+
+def _split(shape: tuple[int, ...], dim: int) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
+    return shape[:dim], shape[dim], shape[dim + 1 :]

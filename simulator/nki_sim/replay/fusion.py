@@ -58,7 +58,7 @@ def _read_in_place(graph: Graph) -> None:
             for use, moved in zip(reads, found, strict=True):
                 assert moved is not None
                 graph.move(use, moved)
-            graph.drop(load.node)
+            load.node.dropped = True
 
 
 def _store_in_place(graph: Graph, outputs: set[Any]) -> None:
@@ -72,7 +72,7 @@ def _store_in_place(graph: Graph, outputs: set[Any]) -> None:
             continue
         parts = [within(use.access, graph.whole(number), target) for use in made]
         if all(parts) and all(use.node.operands[use.place].shape == part.shape for use, part in _pairs(made, parts)):
-            graph.drop(store.node)
+            store.node.dropped = True
             for use, part in _pairs(made, parts):
                 graph.move(use, part)
 
@@ -87,19 +87,19 @@ def _evict_in_place(graph: Graph, products: list[Product]) -> None:
     """A product whose only reader copies it, with or without rounding, goes where the copy goes."""
     for product in products:
         number = product.operands[0].key
-        uses = graph.uses[number]
+        uses = graph.users(number)
         if len(uses) != 2 or not _is_evicting(uses[1].node) or uses[1].access != graph.whole(number):
             continue
         copy = uses[1].node
         target: Access = copy.operands[0]
-        into = graph.uses[target.key]
+        into = graph.users(target.key)
         if target.shape != product.operands[0].shape or not _is_assembled(graph, target.key, into, sum(u.writes for u in into)):
             continue
         if target.dtype != F32:
             product.function = _multiply(target.dtype)
-        at = next(i for i, use in enumerate(into) if use.node is copy)
-        graph.drop(copy)
-        graph.uses[target.key].insert(at, Use(product, 0))
+        every = graph.uses[target.key]
+        every[next(i for i, use in enumerate(every) if use.node is copy)] = Use(product, 0)
+        copy.dropped = True
         product.operands[0] = target
 
 
@@ -209,20 +209,12 @@ def _sum_up(graph: Graph) -> list[Product]:
         last = group[-1].node
         operands = [graph.whole(number), *factors]
         product = Product(_multiply(F32), operands, (0,), (), last.plan)
-        graph.nodes[_index(graph, last)] = product
+        graph.replace(last, product)
         for use in group:
-            graph.drop(use.node)
+            use.node.dropped = True
         graph.uses[number] = [Use(product, 0), *reads]
         products.append(product)
     return products
-
-
-def _index(graph: Graph, node: Node) -> int:
-    places: dict[int, int] | None = getattr(graph, "_places", None)
-    if places is None:
-        places = {id(other): i for i, other in enumerate(graph.nodes)}
-        graph._places = places  # type: ignore[attr-defined]
-    return places[id(node)]
 
 
 def _is_group(graph: Graph, number: int, group: list[Use]) -> bool:

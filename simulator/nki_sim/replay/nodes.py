@@ -9,16 +9,16 @@ from typing import Any
 from nki_sim.machine import Machine
 from nki_sim.memory import Allocation
 from nki_sim.program import SCALAR, Plan
-from nki_sim.replay.accesses import Access, access, is_pinned, row_major
+from nki_sim.replay.accesses import Access, is_pinned, places, row_major
 
 
-@dataclass
+@dataclass(slots=True)
 class Node:
     """One call: a function, and what it is called with, accesses or constants.
 
     Attributes:
         writes: places of the operands that it writes; ``updates`` those whose old values count.
-        plan: the instruction it comes from.
+        plan: the instruction it comes from; ``step``, which one.
     """
 
     function: Callable[..., Any]
@@ -27,9 +27,10 @@ class Node:
     updates: tuple[int, ...]
     plan: Plan
     dropped: bool = False
+    step: int = -1
 
 
-@dataclass
+@dataclass(slots=True)
 class Use:
     """One operand of one node."""
 
@@ -54,6 +55,8 @@ class Graph:
     nodes: list[Node] = field(default_factory=list)
     uses: dict[Any, list[Use]] = field(default_factory=dict)
     _written: dict[Any, bool] = field(default_factory=dict)
+    _whole: dict[int, Access] = field(default_factory=dict)
+    _placing: dict[Any, Callable[[int, int], Access]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, machine: Machine) -> Graph:
@@ -75,22 +78,36 @@ class Graph:
         operands: list[Any] = []
         for slot, (where, offset) in zip(plan.slots, program.raw(step), strict=True):
             if where >= 0:
-                operands.append(access(self.machine, program.allocations[where], slot, offset))
+                tensor = program.allocations[where]
+                alike = (id(slot), tensor.region, tensor.row_bytes, tensor.dtype.itemsize, tensor.address)
+                place = self._placing.get(alike)
+                if place is None:
+                    place = self._placing[alike] = places(self.machine, tensor, slot)
+                operands.append(place(where, offset))
             else:
                 operands.append(program.constants[offset] if where == SCALAR else None)
-        return Node(plan.body, operands, plan.writes, plan.updates, plan)
+        return Node(plan.body, operands, plan.writes, plan.updates, plan, step=step)
+
+    def replace(self, node: Node, other: Node) -> None:
+        """Put another node in a step's place."""
+        self.nodes[node.step] = other
 
     def whole(self, number: int) -> Access:
         """All of an allocation."""
-        tensor = self.machine.program.allocations[number]
-        storage = self.machine.memory.stored(tensor.dtype).storage
-        return Access(number, tensor.shape, 0, row_major(tensor.shape, storage.itemsize), storage)
+        found = self._whole.get(number)
+        if found is None:
+            tensor = self.machine.program.allocations[number]
+            storage = self.machine.memory.stored(tensor.dtype).storage
+            found = self._whole[number] = Access(number, tensor.shape, 0, row_major(tensor.shape, storage.itemsize), storage)
+        return found
 
     def tiles(self) -> Iterator[tuple[int, list[Use]]]:
         """Tiles on chip that no explicit address places, with their uses."""
         for tensor in self.machine.program.allocations:
-            if tensor.region.on_chip and not is_pinned(self.machine, tensor) and tensor.id in self.uses:
-                yield tensor.id, self.uses[tensor.id]
+            if tensor.region.on_chip and tensor.id in self.uses and not is_pinned(self.machine, tensor):
+                uses = self.users(tensor.id)
+                if uses:
+                    yield tensor.id, uses
 
     def written(self, number: Any) -> bool:
         """Whether any node writes an allocation."""
@@ -104,12 +121,10 @@ class Graph:
         use.node.operands[use.place] = to
         self.uses.setdefault(to.key, []).append(use)
 
-    def drop(self, node: Node) -> None:
-        """Take a node out. Tensors in HBM keep its uses: they may have one from every step."""
-        node.dropped = True
-        for key in {use.access.key for use in accesses_of(node)}:
-            if isinstance(key, int) and self.allocation(key).region.on_chip:
-                self.uses[key] = [other for other in self.uses[key] if other.node is not node]
+    def users(self, number: Any) -> list[Use]:
+        """The uses of an allocation that remain."""
+        uses = self.uses.get(number, [])
+        return [use for use in uses if not use.node.dropped and use.access.key == number]
 
     def allocation(self, number: int) -> Allocation:
         return self.machine.program.allocations[number]
@@ -117,4 +132,4 @@ class Graph:
 
 def accesses_of(node: Node) -> Iterator[Use]:
     """The operands of a node that are accesses."""
-    return (Use(node, place) for place, operand in enumerate(node.operands) if isinstance(operand, Access))
+    return (Use(node, place) for place, operand in enumerate(node.operands) if type(operand) is Access)

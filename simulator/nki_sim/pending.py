@@ -1,0 +1,74 @@
+"""Instructions that were checked and recorded, and have not run yet.
+
+A kernel of large tiles runs at its end as a whole, fused (:mod:`nki_sim.replay`): copies that only move data need not be made,
+and the products of an accumulation group are one. Whoever looks at a value before, or an instruction whose course depends on
+values, makes all that wait run at once, one after the other; from there on each instruction runs at its line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nki_sim.isa.base import Instruction
+from nki_sim.program import Plan
+from nki_sim.scalars import RuntimeScalar
+from nki_sim.source import Site, call_chain
+from nki_sim.tensor import NkiTensor
+
+LARGE = 16_384
+"""Elements of the largest operand, on average, from which on preparing a fused run costs less than it saves."""
+SAMPLE = 32
+"""Instructions after which that is judged."""
+MOST = 50_000
+"""Instructions that may wait."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """One of them: what it will be called with, and from where it was issued."""
+
+    instruction: Instruction
+    plan: Plan
+    values: tuple[Any, ...]
+    step: int
+    sites: Sequence[Site]
+
+
+class Pending:
+    """The instructions that wait, in program order."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Waiting] = []
+        self._elements = 0
+
+    def take(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], step: int) -> bool:
+        """Let an instruction wait; False when it must run now, and so all before it."""
+        waiting = self.waiting
+        if not plan.waits or len(waiting) >= MOST:
+            return False
+        self._elements += plan.elements
+        if len(waiting) == SAMPLE and self._elements < SAMPLE * LARGE:
+            return False
+        waiting.append(Waiting(ins, plan, values, step, call_chain(4) if plan.speaks else ()))
+        return True
+
+    @property
+    def worth_fusing(self) -> bool:
+        """Whether they are large enough, on average."""
+        return self._elements >= LARGE * len(self.waiting) > 0
+
+
+def can_wait(ins: Instruction, values: tuple[Any, ...]) -> bool:
+    """Whether what an instruction does is decided: no register, no offset at run time, no word to say about values."""
+    fixed = all(
+        value.dynamic is None if isinstance(value, NkiTensor) else not isinstance(value, RuntimeScalar) for value in values
+    )
+    return fixed and ins.waits and ins.writes_all
+
+
+def largest(values: tuple[Any, ...]) -> int:
+    """Elements of the largest operand."""
+    return max((math.prod(value.shape) for value in values if isinstance(value, NkiTensor)), default=0)
