@@ -230,7 +230,7 @@ class Machine:
             found = self._plans.get(key)
         if found is None:
             try:
-                found = self._plans[key] = self._specialise(ins, values, key)
+                found = self._plans[key] = self._specialise(ins, values, key[1])
             except UnknownOperatorError as error:
                 raise self.error(ins, OPERATOR, Broken(str(error), "op", error=NkiTypeError)) from None
         number, plan = found
@@ -356,15 +356,16 @@ class Machine:
 
     # -- plans: what is checked once ---------------------------------------------------------------------------------
 
-    def _specialise(self, ins: Instruction, values: tuple[Any, ...], key: Any) -> tuple[int, Plan]:
+    def _specialise(self, ins: Instruction, values: tuple[Any, ...], params: Any) -> tuple[int, Plan]:
         """The plan for an instruction: checked here, or by an earlier run on such a core; its body is this machine's own."""
-        typed = (key, _types(key[1]))
-        plan = self._known.get(typed) if all(v.memory is self.memory for v in values if isinstance(v, NkiTensor)) else None
+        seen = [v.signature if isinstance(v, NkiTensor) else type(v) for v in values]
+        key = (type(ins), params, _types(params), *seen)
+        plan = self._known.get(key) if all(v.memory is self.memory for v in values if isinstance(v, NkiTensor)) else None
         if plan is None:
             findings = len(self.report.findings)
             plan = self._checked(ins, values)
-            if plan.waits and _is_plain(key[1]) and len(self.report.findings) == findings and not self._muted:
-                self._known.add(typed, plan)
+            if plan.waits and _is_plain(params) and len(self.report.findings) == findings and not self._muted:
+                self._known.add(key, plan)
         plan = plan.running(self._body(ins, values[: len(type(ins).operand_names)]))
         self.program.plans.append(plan)
         return len(self.program.plans) - 1, plan

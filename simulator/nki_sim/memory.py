@@ -377,6 +377,8 @@ class Memory:
         self._names: set[str] = set()
         self.waiting: Callable[[], None] | None = None
         """To be called before values are looked at: it runs the instructions that have not run yet."""
+        self.signatures: dict[Any, int] = {}
+        """Numbers of what shapes, dtypes, spaces and alignments views have had."""
         self.indirect = False
         """Whether there are views whose offsets are read at run time."""
         self._good: dict[tuple[tuple[int, ...], DType, MemoryRegion], int] = {}

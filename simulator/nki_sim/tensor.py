@@ -191,6 +191,23 @@ class Dynamic:
 if TYPE_CHECKING:
     Signature = tuple[Any, ...]
 
+MOST_VIEWS = 64
+"""Slices of one tensor that are remembered: a loop takes the same ones again."""
+
+
+def _plain(key: Any) -> tuple[int | None, ...] | None:
+    """The bounds of two slices of plain integers, ``None`` for any other index."""
+    if type(key) is not tuple or len(key) != 2:
+        return None
+    rows, columns = key
+    if type(rows) is not slice or type(columns) is not slice or rows.step is not None or columns.step is not None:
+        return None
+    bounds = rows.start, rows.stop, columns.start, columns.stop
+    for bound in bounds:  # 0.0 and False equal 0
+        if bound is not None and type(bound) is not int:
+            return None
+    return bounds
+
 
 class NkiTensor:
     """A view of on-chip or device memory.
@@ -209,7 +226,7 @@ class NkiTensor:
         evens = pairs.select(dim=2, index=0)  # (128, 32)
     """
 
-    __slots__ = ("_array", "_sig", "dynamic", "info", "memory", "offset", "shape", "storage", "strides")
+    __slots__ = ("_array", "_sig", "_views", "dynamic", "info", "memory", "offset", "shape", "storage", "strides")
     __array_ufunc__ = None  # NumPy must not compute on tiles behind the machine's back
 
     def __init__(
@@ -230,7 +247,8 @@ class NkiTensor:
         self.offset = offset
         self.dynamic = dynamic
         self._array: Array | None = None
-        self._sig: Signature | None = None
+        self._sig: int | None = None
+        self._views: dict[Any, NkiTensor] | None = None
 
     @classmethod
     def fresh(cls, storage: Storage, memory: Memory) -> NkiTensor:
@@ -383,14 +401,17 @@ class NkiTensor:
         self._array = None
 
     @property
-    def sig(self) -> Signature:
-        """All that a shape, dtype, space or alignment check can depend on."""
+    def sig(self) -> int:
+        """The number of its signature in this run."""
         found = self._sig
         if found is None:
-            found = self._sig = self._signature()
+            numbers = self.memory.signatures
+            found = self._sig = numbers.setdefault(self.signature, len(numbers))
         return found
 
-    def _signature(self) -> Signature:
+    @property
+    def signature(self) -> Signature:
+        """All that a shape, dtype, space or alignment check can depend on."""
         storage = self.storage
         kind = None if self.dynamic is None else self.dynamic.sig
         if not storage.on_chip:
@@ -411,7 +432,19 @@ class NkiTensor:
             NkiIndexError: an index or slice outside the dimension (nothing is clipped).
             NkiTypeError: any other kind of index.
         """
-        keys = key if isinstance(key, tuple) else (key,)
+        known = _plain(key)
+        if known is not None and self._views is not None:
+            found = self._views.get(known)
+            if found is not None:
+                return found
+        made = self._view(key if isinstance(key, tuple) else (key,))
+        if known is not None:
+            if self._views is None or len(self._views) >= MOST_VIEWS:
+                self._views = {}
+            self._views[known] = made
+        return made
+
+    def _view(self, keys: tuple[Any, ...]) -> NkiTensor:
         shape, strides = self.shape, self.strides
         ndim = len(shape)
         if self.dynamic is not None:
@@ -461,7 +494,7 @@ class NkiTensor:
                     new_shape.append(int(size_kept))
                     new_strides.append(stride)
             elif item is Ellipsis:
-                return self[self._spread(keys)]
+                return self._view(self._spread(keys))
             else:
                 self._bad_index(item)
         least = 2 if on_chip else 1
