@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from nki_sim.dtypes import TABLE, Array, DType, UnknownDTypeError, assign, lookup
+from nki_sim.dtypes import TABLE, Array, DType, assign, lookup
+from nki_sim.errors import Broken, NkiTypeError, violation
+from nki_sim.torch_rules import NO_TWIN
 
 Restore = Callable[[Array], Any]
 
@@ -121,7 +123,7 @@ def _to_torch(torch: Any, result: Array) -> Any:
     """An array as a tensor of the CPU.
 
     Raises:
-        UnknownDTypeError: PyTorch lacks its data type.
+        NkiTypeError: PyTorch lacks its data type.
     """
     for label, (storage, raw) in _NOT_IN_NUMPY.items():
         if result.dtype == storage and hasattr(torch, label):
@@ -129,4 +131,5 @@ def _to_torch(torch: Any, result: Array) -> Any:
     try:
         return torch.from_numpy(np.ascontiguousarray(result))
     except TypeError:
-        raise UnknownDTypeError(f"PyTorch has no {lookup(result.dtype).name}: give the output another data type") from None
+        broken = Broken(f"an output is {lookup(result.dtype).name}")
+        raise NkiTypeError(violation(NO_TWIN, broken, target="", instruction="", sites=())) from None

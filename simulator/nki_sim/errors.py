@@ -142,6 +142,9 @@ class NkiError(Exception):
         self.run: Any = None
         """The run up to the failure (:class:`nki_sim.kernel.Run`), where one was under way."""
 
+    def __repr__(self) -> str:  # PyTorch's compiler shows it inside an error of its own
+        return f"{type(self).__name__}: {self}"
+
 
 class NkiValidationError(NkiError):
     """Raised when hardware constraints are violated."""
@@ -190,17 +193,17 @@ class NkiWarning(UserWarning):
 Check = Callable[..., "Broken | None"]
 F = TypeVar("F", bound=Callable[..., Any])
 
-_DOCS = "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/nki/"
+_DOCS = "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/"
 
 
 def isa_page(name: str) -> str:
     """The documentation page of one instruction."""
-    return f"{_DOCS}api/generated/nki.isa.{name}.html"
+    return page(f"api/generated/nki.isa.{name}.html")
 
 
-def page(path: str) -> str:
-    """A documentation page below ``nki/``."""
-    return _DOCS + path
+def page(path: str, below: str = "nki/") -> str:
+    """A documentation page below ``nki/``, or below another part of the documentation."""
+    return f"{_DOCS}{below}{path}"
 
 
 @dataclass(frozen=True)

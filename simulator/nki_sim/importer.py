@@ -1,4 +1,4 @@
-"""What ``import nki`` finds: the simulator's API, unless a real ``nki`` is installed.
+"""What ``import nki`` and ``import torch_neuronx`` find: the simulator's API, unless real ones are installed.
 
 The finder stands at the end of ``sys.meta_path``, so that an installed ``nki`` wins. The package ``nki`` 0.0.1 on PyPI is
 not one: it is a placeholder that only raises ImportError; where it is what Python would find, the finder stands first.
@@ -20,6 +20,7 @@ from nki_sim.errors import Diagnosis, NkiImportError, Rule, page
 from nki_sim.source import call_chain
 
 API = "nki_sim.api.nki"
+TORCH, TORCH_API = "torch_neuronx", "nki_sim.api.torch_neuronx"
 
 
 def ours(name: str) -> str:
@@ -78,6 +79,32 @@ class NkiFinder(MetaPathFinder):
         return importlib.machinery.ModuleSpec(fullname, AliasLoader(ours(fullname)), is_package=fullname == "nki")
 
 
+class TorchFinder(MetaPathFinder):
+    """Finds ``torch_neuronx`` in the simulator, which needs PyTorch; never beside a real ``nki``."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != TORCH or not _nki_is_ours():
+            return None
+        return importlib.machinery.ModuleSpec(fullname, AliasLoader(TORCH_API), is_package=True)
+
+
+def _nki_is_ours() -> bool:
+    if "nki" in sys.modules:
+        return is_simulator(sys.modules["nki"])
+    spec = importlib.util.find_spec("nki")
+    return spec is not None and isinstance(spec.loader, AliasLoader)
+
+
+def is_torch_neuronx_real() -> bool:
+    """Whether ``import torch_neuronx`` finds another one than the simulator's."""
+    if TORCH in sys.modules:
+        return sys.modules[TORCH].__name__ != TORCH_API
+    spec = importlib.util.find_spec(TORCH)
+    return spec is not None and not isinstance(spec.loader, AliasLoader)
+
+
 def is_simulator(module: ModuleType | None) -> bool:
     """Whether a module named ``nki`` is the simulator's."""
     return module is not None and getattr(module, "__name__", "") == API
@@ -102,6 +129,8 @@ def install() -> bool:
     """
     if not any(isinstance(f, LegacyFinder) for f in sys.meta_path):
         sys.meta_path.append(LegacyFinder())
+    if not any(isinstance(f, TorchFinder) for f in sys.meta_path):
+        sys.meta_path.append(TorchFinder())
     if "nki" in sys.modules:
         return is_simulator(sys.modules["nki"])
     finder = installed()
@@ -117,8 +146,8 @@ def install() -> bool:
 
 
 def uninstall() -> None:
-    """Take the finder away, and the simulator's modules out of ``sys.modules`` under the name ``nki``."""
-    sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, (LegacyFinder, NkiFinder))]
-    for name in [n for n in sys.modules if n == "nki" or n.startswith("nki.")]:
-        if getattr(sys.modules[name], "__name__", "").startswith(API):
+    """Take the finders away, and the simulator's modules out of ``sys.modules`` under their public names."""
+    sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, (LegacyFinder, NkiFinder, TorchFinder))]
+    for name in [n for n in sys.modules if n.partition(".")[0] in ("nki", TORCH)]:
+        if getattr(sys.modules[name], "__name__", "").startswith((API, TORCH_API)):
             del sys.modules[name]

@@ -172,10 +172,12 @@ class Kernel:
     Attributes:
         borders: what looks at a call from outside first, and answers it in the kernel's place or leaves it to the kernel.
         made: all kernels of this process.
+        watchers: what is told of each new one.
     """
 
     borders: ClassVar[list[Border]] = []
     made: ClassVar[weakref.WeakSet[Kernel]] = weakref.WeakSet()
+    watchers: ClassVar[list[Callable[[Kernel], Any]]] = []
 
     def __init__(
         self,
@@ -190,6 +192,8 @@ class Kernel:
         self.configs = configs
         functools.update_wrapper(self, function)
         self.made.add(self)
+        for watch in self.watchers:
+            watch(self)
 
     @property
     def name(self) -> str:

@@ -60,7 +60,7 @@ PARTITION_LIMIT = Rule(
 )
 ON_CHIP_2D = Rule(
     "tensor.onchip_ge_2d",
-    "SBUF and PSUM tensors have at least 2 dimensions, the partition dimension first; HBM tensors at least 1",
+    "SBUF and PSUM tensors must have at least 2 dimensions, the partition dimension first; HBM tensors at least 1",
     why="dimension 0 picks the partition, the others walk the bytes within it",
     fix="give a column the shape (n, 1) and a row the shape (1, n)",
     page=_NDARRAY,

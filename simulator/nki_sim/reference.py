@@ -7,7 +7,7 @@ against. A function's or a view's rules are those declared with its page of the 
 from __future__ import annotations
 
 import difflib
-import importlib.util
+import importlib
 import inspect
 import pkgutil
 import re
@@ -103,6 +103,9 @@ def qualified(rule: Rule) -> str:
 # -- rules --------------------------------------------------------------------------------------------------------------
 
 
+NEED_TORCH = ("nki_sim.torch", "nki_sim.api.torch_neuronx")
+
+
 @lru_cache(maxsize=1)
 def rules() -> dict[str, tuple[Rule, ...]]:
     """Rules by id, sorted; an id that several places check has one entry for each wording."""
@@ -117,11 +120,23 @@ def rules() -> dict[str, tuple[Rule, ...]]:
 def _declared() -> Iterator[Rule]:
     for cls in INSTRUCTIONS.values():
         yield from cls.rules()
-    without_torch = importlib.util.find_spec("torch") is None
-    for module in sorted(m.name for m in pkgutil.walk_packages(nki_sim.__path__, "nki_sim.")):
-        if without_torch and module.startswith("nki_sim.torch"):
-            continue
+    for module in modules():
         yield from _of_module(module)
+
+
+def modules() -> list[str]:
+    """The simulator's modules, but for those that load PyTorch; they declare no rules."""
+    found: list[str] = []
+    where = [(list(nki_sim.__path__), "nki_sim.")]
+    while where:
+        path, prefix = where.pop()
+        for info in pkgutil.iter_modules(path, prefix):
+            if info.name in NEED_TORCH:
+                continue
+            found.append(info.name)
+            if info.ispkg:
+                where.append((list(importlib.import_module(info.name).__path__), f"{info.name}."))
+    return sorted(found)
 
 
 def _of_module(name: str) -> Iterator[Rule]:

@@ -1,11 +1,11 @@
 """Every rule with its check and its test: ``python tests/simulator/rules.py``. Fails when one has none.
 
-A check is the line where the rule is declared, which is where it is enforced. A test is a line of this folder that names it.
+A check is the line where the rule is declared, which is where it is enforced. A test is a line of this folder, or of the
+PyTorch tests beside it, that names it.
 """
 
 import importlib
 import inspect
-import pkgutil
 import re
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ import nki_sim
 from documented import DOCUMENTED, ELSEWHERE, UNCHECKED
 from nki_sim.errors import GEN_TARGET, Rule
 from nki_sim.isa import INSTRUCTIONS
-from nki_sim.reference import rules
+from nki_sim.reference import modules, rules
 
 HERE, SOURCE = Path(__file__).parent, Path(nki_sim.__file__).parent
 NAME = re.compile(r'"([a-z0-9_]+(?:\.[A-Za-z0-9_]+)+)"')
@@ -38,8 +38,7 @@ def checks() -> dict[str, str]:
             found.setdefault(checked.rule.id, _place(code.co_filename, code.co_firstlineno))
         for rule in cls.rules():
             found.setdefault(rule.id, _place(inspect.getsourcefile(cls) or "", inspect.getsourcelines(cls)[1]))
-    for info in pkgutil.walk_packages(nki_sim.__path__, "nki_sim."):
-        module = importlib.import_module(info.name)
+    for module in map(importlib.import_module, modules()):
         for name, value in vars(module).items():
             for rule in value.values() if type(value) is dict else (value,):
                 if isinstance(rule, Rule) and rule.id not in found:
@@ -56,7 +55,7 @@ def _place(filename: str, line: int) -> str:
 def tests() -> dict[str, str]:
     """The first line of a test module that names each rule."""
     found: dict[str, str] = {}
-    for path in sorted(HERE.glob("test_*.py")):
+    for path in (*sorted(HERE.glob("test_*.py")), *sorted((HERE.parent / "pytorch").glob("test_*.py"))):
         if path.stem == "test_rules_complete":
             continue
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):

@@ -12,7 +12,8 @@ ROOT = Path(nki_sim.__file__).parent
 ORDER = [
     "hw", "lowprec", "dtypes", "mx", "ops", "source", "errors", "config", "context", "memory", "tensor", "scalars", "psum",
     "isa", "program", "pending", "regions", "machine", "timing", "trace", "placement", "lang", "calls", "hints", "importer",
-    "arrays", "run", "fingerprint", "replay", "cache", "kernel", "estimate", "lint", "reference", "api",
+    "torch_rules", "arrays", "run", "fingerprint", "replay", "cache", "kernel", "estimate", "lint", "reference", "torch",
+    "api",
 ]  # fmt: skip
 """Each module imports only from those before it (and from its own package)."""
 NOT_IN_THE_BROWSER = {
@@ -71,9 +72,14 @@ def test_a_module_imports_only_what_comes_before_it(path, name):
 
 @pytest.mark.parametrize(("path", "name"), [pytest.param(p, n, id=n) for p, n in modules()])
 def test_the_simulator_knows_nothing_of_notebooks(path, name):
-    optional = {"ml_dtypes"} if name == "nki_sim.lowprec" else set()
+    optional = {"ml_dtypes"} if name == "nki_sim.lowprec" else {"torch"} if part(name) == "torch" else set()
     allowed = {"numpy", "nki_sim", *optional, *sys.stdlib_module_names} - NOT_IN_THE_BROWSER
     assert {i.partition(".")[0] for i in imports(path)} <= allowed
+
+
+def test_only_torch_neuronx_imports_what_needs_pytorch():
+    inside = {name for path, name in modules() if part(name) != "torch" and any(part(i) == "torch" for i in imports(path))}
+    assert inside == {"nki_sim.api.torch_neuronx.__init__"}
 
 
 def test_import_nki_sim_loads_numpy_and_ml_dtypes_alone():
