@@ -20,6 +20,8 @@ from nki_sim.errors import Diagnosis, NkiImportError, Rule, page
 from nki_sim.source import call_chain
 
 API = "nki_sim.api.nki"
+START = "nki_nb_start"
+"""The module whose finder calls :func:`install` for scripts that use PyTorch."""
 TORCH, TORCH_API = "torch_neuronx", "nki_sim.api.torch_neuronx"
 
 
@@ -127,6 +129,7 @@ def install() -> bool:
     Returns:
         True when ``import nki`` gives the simulator's API afterwards.
     """
+    _remove_start()
     if not any(isinstance(f, LegacyFinder) for f in sys.meta_path):
         sys.meta_path.append(LegacyFinder())
     if not any(isinstance(f, TorchFinder) for f in sys.meta_path):
@@ -145,8 +148,13 @@ def install() -> bool:
     return real is None
 
 
+def _remove_start() -> None:
+    sys.meta_path[:] = [f for f in sys.meta_path if getattr(f, "__module__", "") != START]
+
+
 def uninstall() -> None:
     """Take the finders away, and the simulator's modules out of ``sys.modules`` under their public names."""
+    _remove_start()
     sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, (LegacyFinder, NkiFinder, TorchFinder))]
     for name in [n for n in sys.modules if n.partition(".")[0] in ("nki", TORCH)]:
         if getattr(sys.modules[name], "__name__", "").startswith((API, TORCH_API)):

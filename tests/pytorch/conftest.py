@@ -16,11 +16,11 @@ def script(tmp_path: Path) -> Any:
     import os
     import subprocess
 
-    source = str(Path(nki_sim.__file__).parents[1])
+    source = [str(Path(nki_sim.__file__).parents[1]), str(Path(__file__).parents[2])]
 
     def run(text: str, **environment: str) -> list[str]:
         env = {k: v for k, v in os.environ.items() if not k.startswith(("NEURON", "NKI", "TORCH"))} | environment
-        env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), source])
+        env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *source])
         file = tmp_path / "script.py"
         file.write_text(text, encoding="utf-8")
         done = subprocess.run([sys.executable, "-W", "error", str(file)], capture_output=True, text=True, env=env, timeout=120)

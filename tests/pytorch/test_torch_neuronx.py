@@ -11,34 +11,9 @@ import pytest
 torch = pytest.importorskip("torch", reason='PyTorch is not installed: pip install "nki-nb[torch]"')
 
 AUTOLOAD = "import torch, nki_sim.torch\nnki_sim.torch.autoload()  # as PyTorch does where nki-nb is installed\n"
-SCRIPT = """
-import nki
-import nki.language as nl
-from torch_neuronx import nki_op
-
-
-@nki.jit
-def add_kernel(a, b):
-    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
-    nl.store(out, nl.add(nl.load(a), nl.load(b)))
-    return out
-
-
-@nki_op("demo::add", mutates_args={})
-def add(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return add_kernel(a, b)
-
-
-@torch.compile(backend="neuron", fullgraph=True)
-def compiled(a, b):
-    return add(a, b) * add_kernel(a, b)
-
-
-a, b = torch.rand(2, 128, 64, device="neuron")
-torch.testing.assert_close(add_kernel(a, b), a + b)
-torch.testing.assert_close(compiled(a, b), (a + b) ** 2)
-print(torch.neuron.is_available(), a.device)
-"""
+needs_installation = pytest.mark.skipif(
+    not entry_points(group="torch.backends", name="nki_nb"), reason="nki-nb is on the path, not installed"
+)
 
 
 def package(root: Path, name: str, **files: str) -> None:
@@ -47,11 +22,44 @@ def package(root: Path, name: str, **files: str) -> None:
         (root / name / f"{file}.py").write_text(text)
 
 
-def test_a_script_needs_no_line_for_the_simulator(script: Any) -> None:
-    assert script(AUTOLOAD + SCRIPT) == ["True neuron:0"]
+@needs_installation
+def test_the_documented_script_runs_as_it_is(script: Any) -> None:
+    text = (Path(__file__).parent / "how_to.py").read_text(encoding="utf-8")
+    assert script(text) == ["eager, compiled and the CPU agree on NeuronCore simulator"]
 
 
-@pytest.mark.skipif(not entry_points(group="torch.backends", name="nki_nb"), reason="nki-nb is on the path, not installed")
+FIRST = {
+    "nki": "import nki",
+    "torch_neuronx": "import torch_neuronx",
+    "a submodule": "import nki.language as nl",
+    "torch": "import torch",
+    "the simulator": "import nki_sim",
+    "both": "import torch_neuronx, nki; print('torch-neuronx and NKI are ready')",
+}
+
+
+@needs_installation
+@pytest.mark.parametrize("first", FIRST.values(), ids=FIRST)
+def test_a_script_may_import_what_it_likes_first(first: str, script: Any) -> None:
+    rest = (
+        "import nki, torch, torch_neuronx\nprint(torch.zeros(1, device='neuron'), nki.__name__, torch_neuronx.nki_op.__name__)"
+    )
+    assert script(f"{first}\n{rest}")[-1] == "tensor([0.], device='neuron:0') nki_sim.api.nki nki_op"
+
+
+@needs_installation
+def test_nothing_is_loaded_before_it_is_asked_for(script: Any) -> None:
+    text = "import sys\nprint(sorted({'torch', 'numpy', 'nki_sim', 'nki_nb', 'importlib.util'} & set(sys.modules)))"
+    assert script(text, PYTHONNOUSERSITE="1") == ["[]"]
+
+
+@pytest.mark.parametrize("name", ["nki_sim", "nki_nb", "nki_nb.cli", "nki_nb.magic", "nki_nb.pytest_plugin"])
+def test_neither_the_simulator_nor_the_notebook_side_imports_pytorch(name: str, script: Any) -> None:
+    text = f"import sys, {name}, nki_sim\nnki_sim.install()\nimport nki.isa, nki.language\nprint('torch' in sys.modules)"
+    assert script(text) == ["False"]
+
+
+@needs_installation
 def test_loading_it_does_not_load_the_compiler_of_pytorch(script: Any) -> None:
     text = "import sys\nheavy = {'sympy', 'torch._dynamo'}\nprint(hasattr(torch, 'neuron'), heavy & set(sys.modules))"
     assert script(AUTOLOAD + text) == ["True set()"]

@@ -33,9 +33,9 @@ def package(root, files):
         path.write_text(text)
 
 
-def test_without_install_there_is_no_nki(world):
+def test_without_install_and_without_pytorch_there_is_no_nki(world):
     assert world(
-        "import nki_sim\n"
+        "import sys, nki_sim\nsys.modules['torch'] = None\n"
         "try:\n    import nki\nexcept ModuleNotFoundError as e: print(e.name)\n"
     ) == ["nki"]  # fmt: skip
 
