@@ -11,6 +11,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics
 from nki_sim.cache import KERNELS
 from nki_sim.hw import ALIASES, TARGET_VARIABLE, NeuronCore, core
+from nki_sim.step import StepProfile, profile_step
 from nki_sim.timing import Profile
 
 from nki_nb import help as reference_help
@@ -113,13 +114,14 @@ class NkiMagics(Magics):
     # -- %nki --------------------------------------------------------------------------------------------------------
 
     @line_magic("nki")
-    def command(self, line: str) -> Report | Profile | info.Info | reference_help.Help | None:
+    def command(self, line: str) -> Report | Profile | StepProfile | info.Info | reference_help.Help | None:
         """The session: %nki target [GEN], info, last, profile, help NAME, reset, or a call: c = kernel(a, b).
 
         target  the NeuronCore generation for this session, or without GEN, which one it is
         info    what is simulated: generations, memories, limits, and which numbers are not documented
         last    the last run again; ``run = %nki last`` keeps it, with its program and memory map
-        profile the last run in the profiler's terms, and what that says; --order compiler|program, --json
+        profile the last run in the profiler's terms, and what that says; --order compiler|program, --json. With a call, as in
+                %nki profile train(batch), what each kernel costs that is called on the way
         help    an instruction or function: operands, engine, cost, limits; a rule by its id; else what a word finds
         reset   forget the last run, specialised kernels and the session's target
 
@@ -154,11 +156,13 @@ class NkiMagics(Magics):
             raise UsageError("nothing has run yet: start a cell with %%nki c = kernel(a, b)")
         return self.last
 
-    def _profile(self, line: str) -> Profile | None:
+    def _profile(self, line: str) -> Profile | StepProfile | None:
         try:
-            order, plain = read_options(line.split())
-        except OptionError as error:
+            order, plain, call = read_options(split_words(line))
+        except (OptionError, LineError) as error:
             raise UsageError(f"%nki profile: {error}") from None
+        if call:
+            return profile_step(lambda: self.shell.ev(call), order)  # type: ignore[union-attr]
         profile = self._last("").profile(order)
         if not plain:
             return profile

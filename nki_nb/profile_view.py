@@ -122,17 +122,20 @@ class _Parser(ArgumentParser):
         raise OptionError(message)
 
 
-def read_options(words: list[str]) -> tuple[Order, bool]:
-    """The order, and whether JSON is wanted.
+def read_options(words: list[str]) -> tuple[Order, bool, str]:
+    """The order, whether JSON is wanted, and the call whose kernels are meant.
 
     Raises:
-        OptionError: anything else than ``--order`` and ``--json``.
+        OptionError: options besides ``--order`` and ``--json``, or both a call and ``--json``.
     """
     parser = _Parser(prog="%nki profile", add_help=False)
     add_order(parser)
     parser.add_argument("--json", action="store_true")
-    options = parser.parse_args(words)
-    return options.order, options.json
+    parser.add_argument("call", nargs="*")
+    options = parser.parse_intermixed_args(words)
+    if options.call and options.json:
+        raise OptionError("--json is of the last run's profile")
+    return options.order, options.json, " ".join(options.call)
 
 
 def add_order(parser: ArgumentParser) -> None:

@@ -13,6 +13,7 @@ from nki_sim.hw import core
 from nki_sim.importer import install
 from nki_sim.kernel import Kernel, jit, run, simulate
 from nki_sim.run import Run, RunOptions
+from nki_sim.step import StepProfile, profile_step
 
 __version__ = "0.1.0"
 
@@ -23,11 +24,13 @@ __all__ = [
     "NkiWarning",
     "Run",
     "RunOptions",
+    "StepProfile",
     "TensorSpec",
     "core",
     "estimate",
     "install",
     "jit",
+    "profile_step",
     "run",
     "simulate",
     "to_dtype",

@@ -32,6 +32,7 @@ DYNAMIC = Rule(
 NO_GRADIENT = Rule(
     "torch.backward_of_a_kernel",
     "the result of a kernel that is called by itself has no gradient",
+    why="PyTorch sees that it was called, not what it computes",
     fix="make the kernel an operator, @nki_op('name::kernel', mutates_args={}), and give it a backward with register_autograd",
     page=_HOW_TO,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,5 +28,7 @@ def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebo
     shell.user_ns["lhsT"] = random.integers(-3, 4, (320, 72)).astype(np.float32)
     shell.user_ns["rhs"] = random.integers(-3, 4, (320, 200)).astype(np.float32)
     yield Notebook(shell)
+    if "torch._dynamo" in sys.modules:
+        sys.modules["torch._dynamo"].reset()  # else it looks for what it compiled when the shell's names are gone
     shell.run_line_magic("unload_ext", "nki_nb")
     InteractiveShell.clear_instance()

@@ -109,6 +109,11 @@ SOLUTIONS: dict[str, str] = {
     nisa.tensor_reduce(dst=total, op=nl.add, data=positions, axis=1)
     nl.store(out, total)
 """,
+    "softmax_backward": """
+    tile, given = nl.load(shares), nl.load(grad)
+    common = nl.sum(nl.multiply(given, tile), axis=1, keepdims=True)
+    nl.store(to_scores, nl.multiply(tile, nl.subtract(given, nl.broadcast_to(common, shares.shape))))
+""",
 }
 """Each replaces the line of dots."""
 

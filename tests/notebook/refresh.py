@@ -18,6 +18,7 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from needs import missing
 
 TUTORIALS = Path(__file__).parents[2] / "tutorials"
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -41,6 +42,9 @@ def main() -> int:
         parser.error(str(error))
     different = 0
     for path in paths:
+        if reason := missing(path):
+            print(reason, flush=True)
+            continue
         try:
             lines = refresh(path, options.write)
         except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:

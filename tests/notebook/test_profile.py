@@ -54,11 +54,22 @@ def test_json_and_order(notebook: Notebook) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"), [("--order best", "invalid choice"), ("--jason", "unrecognized"), ("", "nothing has run yet")]
-)
+    ("line", "said"),
+    [("--order best", "invalid choice"), ("--jason", "unrecognized"), ("", "nothing has run yet"),
+     ("step() --json", "of the last run"), ("step(", "missing closing bracket")],
+)  # fmt: skip
 def test_misuse(notebook: Notebook, line: str, said: str) -> None:
     shown = notebook.run(f"%nki profile {line}")
     assert "UsageError" in shown.errors and said in shown.errors
+
+
+def test_the_kernels_that_a_call_calls(notebook: Notebook) -> None:
+    notebook.run("%%nki\n" + DOUBLE)
+    notebook.run("def step(rows): return double(rhs[:rows]) + double(double(rhs[:rows]))")
+    shown = notebook.run("told = %nki profile step(9) --order program\ndisplay(told)")
+    assert [(c.kernel, c.count) for c in notebook.names["told"].calls] == [("double", 3)]
+    assert shown.text.startswith("kernels of one step · trn2 · program order · estimated")
+    assert notebook.names["told"].result.shape == (9, 200)
 
 
 def test_profile_can_be_the_name_of_a_result(notebook: Notebook) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason='PyTorch is not installed: pip install "nki-nb[torch]"')
 
+import nki_sim
 import transformer
 
 
@@ -45,3 +46,14 @@ def test_gradients_of_each_part(name):
         getattr(maths, name)(*values, *rest).square().sum().backward()
     for a, b in zip(there, here, strict=True):
         torch.testing.assert_close(a.grad.cpu(), b.grad, rtol=1e-5, atol=1e-4)
+
+
+def test_a_step_can_be_profiled():
+    model = made(transformer.Kernels).to("neuron")
+    told = nki_sim.profile_step(lambda: transformer.train(model, "neuron", steps=1))
+    counts = {kernel: sum(c.count for c in told.calls if c.kernel == kernel) for kernel in {c.kernel for c in told.calls}}
+    assert counts == {
+        "norm_kernel": 5, "norm_backward_kernel": 5, "attention_kernel": 2, "attention_backward_kernel": 2,
+        "mlp_kernel": 2, "mlp_backward_kernel": 2, "matmul_kernel": 15,
+    }  # fmt: skip
+    assert told.result[0] > 0 and told.total_time > 33 * 15_000
