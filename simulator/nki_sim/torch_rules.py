@@ -46,8 +46,8 @@ META = Rule(
 RECORDED = Rule(
     "torch.kernel_in_a_graph",
     "a kernel called by itself is recorded by torch.compile(backend='neuron') only",
-    why="other recorders see PyTorch's operations alone, and would leave the kernel out",
-    fix="make it an operator: @nki_op('name::kernel', mutates_args={})",
+    why="other recorders and transforms know PyTorch's operations alone, and would leave the kernel out",
+    fix="make it an operator: @nki_op('name::kernel', mutates_args={}), with register_autograd for gradients",
 )
 CORES = Rule(
     "torch.lnc_agrees",
@@ -56,11 +56,6 @@ CORES = Rule(
     page=_HOW_TO,
 )
 DENSE = Rule("torch.dense", "tensors of the device are dense", fix="x.to_dense(), or stay on the CPU")
-NO_AUTOCAST = Rule(
-    "torch.no_autocast",
-    "torch.autocast has no casts for this device",
-    fix="cast by hand: x.to(torch.bfloat16), module.to(torch.bfloat16)",
-)
 NO_CPU_KERNEL = Rule(
     "torch.cpu_kernel",
     "operations other than NKI kernels are run by PyTorch's CPU kernels",

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch", reason='PyTorch is not installed: pip insta
 
 import torch_neuronx  # noqa: F401 - registers the device
 from nki_sim.torch import dispatch
+from torch_kernels import add, add_kernel
 
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch.func.jvp uses it
 
@@ -185,6 +186,39 @@ def test_operations_on_the_cpu_are_said_once_if_asked(x, monkeypatch, caplog):
         x.cos()
     said = [record.message for record in caplog.records]
     assert said == ["aten.cos.out: run by PyTorch's CPU kernel, not by the NeuronCore"]
+
+
+PRECISIONS = {
+    "matmul": (lambda x: x @ x, torch.bfloat16),
+    "linear": (lambda x: torch.nn.Linear(6, 2, device=x.device)(x), torch.bfloat16),
+    "lower, then full": (lambda x: torch.softmax(x @ x, 1), torch.float32),
+    "full": (lambda x: x.to(torch.bfloat16).exp(), torch.float32),
+    "widest": (lambda x: torch.cat([x.to(torch.bfloat16), x]), torch.float32),
+    "as it comes": (lambda x: x.to(torch.bfloat16) * 2, torch.bfloat16),
+    "integers": (lambda x: torch.arange(3, device=x.device).sum(), torch.int64),
+    "float64": (lambda x: x.double() @ x.double(), torch.float64),
+}
+
+
+@pytest.mark.parametrize(("operation", "wanted"), PRECISIONS.values(), ids=PRECISIONS)
+def test_autocast_gives_the_precisions_of_gpus(operation, wanted):
+    x = torch.rand(6, 6, device="neuron")
+    with torch.autocast("neuron", dtype=torch.bfloat16):
+        assert operation(x).dtype == wanted
+
+
+def test_autocast_leaves_operators_alone_and_gradients_in_their_precision():
+    x = torch.rand(6, 6, device="neuron", requires_grad=True)
+    with torch.autocast("neuron", dtype=torch.bfloat16):
+        assert add(x, x).dtype == add_kernel(x, x).dtype == torch.float32
+        made = (add(x, x) @ x).exp().sum()
+        with torch.autocast("neuron", enabled=False):
+            assert (x @ x).dtype == torch.float32
+    made.backward()
+    assert x.grad.dtype == torch.float32
+    here = x.detach().cpu().requires_grad_()
+    (2 * here.bfloat16() @ here.bfloat16()).float().exp().sum().backward()
+    torch.testing.assert_close(x.grad.cpu(), here.grad, rtol=0.05, atol=0.5)
 
 
 def test_memory_is_given_back():

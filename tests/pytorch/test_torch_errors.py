@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason='PyTorch is not installed: pip install "nki-nb[torch]"')
 
+import nki_sim.torch.compile  # noqa: F401 - else Dynamo does not know kernels, and says so in its own words
 from nki_sim import NkiError, NkiValidationError
 from torch_kernels import add, add_kernel, both, copy_kernel, small_kernel
 from torch_neuronx import nki_op, wrap_nki
@@ -69,8 +70,10 @@ SAID = {
     "two devices, PyTorch": (lambda: tensor() @ tensor().cpu(), "torch.one_device", RuntimeError, "neuron:0 and cpu",
                              'module.to("neuron")'),
     "another device": (lambda: tensor().to("neuron:1"), "torch.device_index", RuntimeError, "no neuron:1", 'write "neuron"'),
-    "autocast": (lambda: torch.autocast("neuron", dtype=torch.bfloat16)(tensor().matmul)(tensor()), "torch.no_autocast",
-                 NotImplementedError, "inside torch.autocast", "x.to(torch.bfloat16)"),
+    "vmap": (lambda: torch.vmap(lambda row: add_kernel(row[None], row[None]))(tensor()), "torch.kernel_in_a_graph",
+             RuntimeError, "called inside torch.vmap", "make it an operator"),
+    "func.grad": (lambda: torch.func.grad(lambda x: add_kernel(x, x).sum())(tensor()), "torch.kernel_in_a_graph",
+                  RuntimeError, "a transform of torch.func", "register_autograd"),
     "sparse": (lambda: tensor().to_sparse(), "torch.dense", NotImplementedError, "layout torch.sparse_coo", "x.to_dense()"),
     "lstm": (lambda: torch.nn.LSTM(8, 2).to("neuron")(tensor()), "torch.cpu_kernel", NotImplementedError, "no CPU kernel",
              "module.cpu()"),

@@ -38,6 +38,8 @@ def border(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ans
         raise refusal(META, "called with a tensor on the meta device", subject=kernel.name, error=TypeError)
     if isinstance(tensors[0], FunctionalTensor) or get_proxy_mode() is not None:
         raise refusal(RECORDED, "called while PyTorch records a graph", subject=kernel.name)
+    if any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in tensors):
+        raise refusal(RECORDED, "called inside torch.vmap or a transform of torch.func", subject=kernel.name)
     return Answer(shaped(kernel, args, kwargs)) if any(isinstance(t, FakeTensor) for t in tensors) else None
 
 

@@ -15,9 +15,10 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
+from nki_sim.torch import autocast
 from nki_sim.torch.refusals import refusal
 from nki_sim.torch.storage import DEVICE, follow, host_of, is_neuron, on_device
-from nki_sim.torch_rules import MIXED_DEVICES, NO_AUTOCAST, NO_CPU_KERNEL, ONE_DEVICE
+from nki_sim.torch_rules import MIXED_DEVICES, NO_CPU_KERNEL, ONE_DEVICE
 
 LOG = logging.getLogger("nki_sim.torch")
 SAYS_SO = "NKI_LOG_CPU_OPS"
@@ -39,7 +40,6 @@ def register() -> None:
     """Tell PyTorch's dispatcher who runs what on the device."""
     everything = torch.library.Library("_", "IMPL")
     everything.fallback(run_on_cpu, "PrivateUse1")
-    everything.fallback(_refuse_autocast, "AutocastPrivateUse1")
     aten = torch.library.Library("aten", "IMPL")
     for name in _GEOMETRY:
         packet, _, overload = name.partition(".")
@@ -50,11 +50,8 @@ def register() -> None:
         aten.impl(name, partial(run_on_cpu, op), "PrivateUse1")
     for key in ("Conjugate", "Negative"):  # a copy resolves these bits; asked to do so before it, PyTorch would ask for a copy
         aten.impl("_copy_from", torch.library.fallthrough_kernel, key)
+    autocast.register(everything, aten)
     _KEPT.extend([everything, aten])  # a registration lives as long as its library
-
-
-def _refuse_autocast(op: Any, *args: Any, **kwargs: Any) -> Any:
-    raise refusal(NO_AUTOCAST, "inside torch.autocast", subject=str(op), error=NotImplementedError)
 
 
 def _geometry(op: Any) -> Callable[..., Any]:
