@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import io
 import logging
 
@@ -219,6 +220,22 @@ def test_autocast_leaves_operators_alone_and_gradients_in_their_precision():
     here = x.detach().cpu().requires_grad_()
     (2 * here.bfloat16() @ here.bfloat16()).float().exp().sum().backward()
     torch.testing.assert_close(x.grad.cpu(), here.grad, rtol=0.05, atol=0.5)
+
+
+def test_memory_lives_as_long_as_autograd_needs_it():
+    for _ in range(20):
+        there = torch.rand(100, 100, device="neuron", requires_grad=True)
+        here = there.detach().cpu().requires_grad_()
+        losses = []
+        for x in (there, here):
+            y = (x * 2)[10:].t().exp()
+            losses.append((y.sigmoid() * y).sum())
+            del y
+        gc.collect()
+        others = [torch.full((100, 100), 7.0, device=device) for device in ("neuron", "cpu") for _ in range(10)]
+        sum(loss.cpu() for loss in losses).backward()
+        torch.testing.assert_close(there.grad.cpu(), here.grad)
+        assert all(other.mean() == 7 for other in others)
 
 
 def test_memory_is_given_back():

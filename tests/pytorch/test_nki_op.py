@@ -6,7 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason='PyTorch is not installed: pip install "nki-nb[torch]"')
 
-from torch_kernels import add, add_kernel, both, both_kernel, increment, scaled
+from nki_sim.torch import compile as backend
+from torch_kernels import add, add_kernel, both, both_kernel, increment, scaled, step
 from torch_neuronx import nki_op, wrap_nki
 
 
@@ -32,6 +33,16 @@ def test_writes_what_it_says(x):
     assert "Tensor(a0!) x" in str(torch.ops.nki_nb_tests.increment.default._schema)
 
 
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_takes_lists_texts_and_defaults_and_may_write_and_return(compiled, x):
+    torch._dynamo.reset()
+    backend.register()
+    called = torch.compile(lambda *args: step(*args), backend="neuron", fullgraph=True) if compiled else step
+    written = x.clone()
+    torch.testing.assert_close(called(written, [x, x[:, :1] + x], 2.0, "any"), 3 * x + 2 * x[:, :1])
+    torch.testing.assert_close(written, x + 1)
+
+
 def test_gradients_go_through_and_may_call_operators(x):
     w = x.clone().requires_grad_()
     made = scaled(add(w, x), 3.0)
@@ -55,7 +66,13 @@ def test_register_autograd_gives_back_what_it_decorates():
 @pytest.mark.parametrize("device", ["neuron", "cpu"])
 def test_opcheck_passes(device, x):
     x = x.to(device)
-    for op, args in ((add, (x, x + 1)), (increment, (x.clone(),)), (both, (x,)), (scaled, (x, 3.0))):
+    for op, args in (
+        (add, (x, x + 1)),
+        (increment, (x.clone(),)),
+        (both, (x,)),
+        (scaled, (x, 3.0)),
+        (step, (x.clone(), [x, x + 1], 2.0, "a")),
+    ):
         found = torch.library.opcheck(op, args)
         assert set(found.values()) == {"SUCCESS"}
 
@@ -76,7 +93,7 @@ def test_meta_tensors_are_for_fake_fn_and_wrap_nki(x):
     more, twice = wrapped(x.to("meta"))
     assert more.is_meta and more.shape == x.shape and twice.dtype == torch.bfloat16
     torch.testing.assert_close(wrapped(x), both_kernel(x))
-    assert wrapped[1](x)[0].is_neuron
+    assert wrapped[1](x)[0].is_neuron and wrapped[(1,)](x)[1].is_neuron
 
 
 def test_defining_it_again_takes_the_new_one(x):

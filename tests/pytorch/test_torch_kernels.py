@@ -97,6 +97,26 @@ def test_simulate_and_run_give_back_on_the_arguments_device(x):
     assert nki_sim.run(add_kernel, x, x).result.equal(2 * x)
 
 
+def test_in_inference_mode_and_without_gradients(x):
+    for mode in (torch.inference_mode, torch.no_grad):
+        with mode():
+            y = x * 2
+            increment_kernel(y)
+            torch.testing.assert_close(add_kernel(y, y), 4 * x + 2)
+
+
+def test_arguments_may_be_lists():
+    @nki.jit
+    def total(parts):
+        out = nl.ndarray(parts[0].shape, dtype=parts[0].dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.add(nl.load(parts[0]), nl.load(parts[1])))
+        return out
+
+    a, b = torch.rand(2, 9, 5, device="neuron")
+    for _ in range(2):
+        torch.testing.assert_close(total([a, b.t().contiguous().t()]), a + b)
+
+
 class Own(torch.Tensor):
     """Somebody's kind of tensor."""
 

@@ -78,3 +78,9 @@ def increment(x: torch.Tensor) -> None:
 @nki_op("nki_nb_tests::both", mutates_args={})
 def both(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return both_kernel(x)
+
+
+@nki_op("nki_nb_tests::step", mutates_args={"x"})
+def step(x: torch.Tensor, parts: list[torch.Tensor], scale: float, name: str, last: bool = False) -> torch.Tensor:
+    increment_kernel(x)
+    return add_kernel(parts[0], parts[-1], scale)
