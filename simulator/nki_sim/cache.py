@@ -14,17 +14,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nki_sim.dtypes import Array
+from nki_sim.dtypes import Array, DType
 from nki_sim.fingerprint import UNKNOWN
 from nki_sim.machine import Machine
 from nki_sim.memory import Allocation
-from nki_sim.placement import MemoryMap
 from nki_sim.replay import Bound
 from nki_sim.replay.accesses import Access
 
 MOST_KERNELS = 64
 MOST_STEPS = 2_000_000
 SWITCHES = ("NKI_PRECISE_FP", "NKI_DMA_TRANSPOSE_AS_PE_TRANSPOSE", "NEURON_LOGICAL_NC_CONFIG")
+
+
+@dataclass(frozen=True)
+class Output:
+    """The place of a result among those of an entry."""
+
+    index: int
+    info: DType
 
 
 @dataclass
@@ -40,7 +47,6 @@ class Entry:
     """
 
     machine: Machine
-    memory: MemoryMap
     inputs: tuple[int, ...]
     outputs: tuple[Access, ...]
     returned: Any
@@ -54,9 +60,13 @@ class Entry:
             Disturbed: an instruction has something to report.
         """
         with self.lock:
-            if self._bound is None:
-                self._bound = Bound(self.machine, self.inputs, self.outputs)
-            return self._bound(arrays)
+            return self.bind()(arrays)
+
+    def bind(self) -> Bound:
+        """Its program, bound to storage."""
+        if self._bound is None:
+            self._bound = Bound(self.machine, self.inputs, self.outputs)
+        return self._bound
 
     @property
     def steps(self) -> int:

@@ -25,6 +25,12 @@ _FIXED = ("nki", "nki_sim", "numpy", "ml_dtypes", "math", "builtins", "functools
 """Packages whose modules and functions do not change while a program runs."""
 
 
+class Place(str):
+    """Where code stands: in one process another function, in the next one perhaps the same."""
+
+    __slots__ = ()
+
+
 class Unknown(Exception):  # noqa: N818 - an answer, not an error
     """A value that no fingerprint can stand for."""
 
@@ -123,7 +129,7 @@ def _function(value: types.FunctionType, open_: list[int]) -> Any:
     cells = tuple(_of(_content(cell), open_) for cell in value.__closure__ or ())
     defaults = _of((value.__defaults__, value.__kwdefaults__), open_)
     named = tuple((name, _of(found, open_)) for name, found in _globals_of(code, value.__globals__))
-    return "function", code, code.co_filename, cells, defaults, named
+    return "function", code, Place(code.co_filename), cells, defaults, named
 
 
 def _content(cell: Any) -> Any:

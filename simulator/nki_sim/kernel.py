@@ -19,13 +19,14 @@ import numpy as np
 
 from nki_sim import context
 from nki_sim.arrays import Incoming, Restore, incoming, is_array, outgoing
-from nki_sim.cache import KERNELS, Entry, is_known, switches
+from nki_sim.cache import KERNELS, Entry, Output, is_known, switches
 from nki_sim.calls import explain_call
 from nki_sim.config import CompileConfig, Configs, SpecializationConfig
-from nki_sim.dtypes import Array, DType, UnknownDTypeError
+from nki_sim.dtypes import Array, UnknownDTypeError
 from nki_sim.errors import Broken, Diagnosis, NkiError, NkiTypeError, NkiValidationError, Rule, page, violation
 from nki_sim.fingerprint import UNKNOWN, fingerprint, frozen
 from nki_sim.hw import NeuronCore, core
+from nki_sim.kept import keep, recall
 from nki_sim.machine import Disturbed, Machine
 from nki_sim.memory import MemoryRegion
 from nki_sim.placement import place
@@ -262,7 +263,7 @@ class Kernel:
         hw = core(None)
         bound = self._bind(args, kwargs, hw)
         key, values = self._key(bound, hw)
-        entry = KERNELS.get(key) if key is not None else None
+        entry = self._kept(key, hw) if key is not None else None
         if entry is not None:
             try:
                 return _again(entry, [incoming(value) for value in values])
@@ -271,7 +272,17 @@ class Kernel:
         done = self._execute(bound, hw, RunOptions(keep_inputs=False))
         if key is not None and done.repeats and done.run.precise:
             KERNELS.put(key, done.entry)
+            keep(key, self.name, done.entry)
         return done.run.result
+
+    def _kept(self, key: Any, hw: NeuronCore) -> Entry | None:
+        """What this process, or one before it, has kept under a key."""
+        entry = KERNELS.get(key)
+        if entry is None:
+            entry = recall(key, self.name, hw)
+            if entry is not None:
+                KERNELS.put(key, entry)
+        return entry
 
     def _key(self, bound: inspect.BoundArguments, hw: NeuronCore) -> tuple[Any, list[Any]]:
         """What a specialised kernel is kept under (``None``: not at all), and the arrays among the arguments, each once."""
@@ -498,7 +509,7 @@ class _Done:
             if isinstance(value, NkiTensor):
                 slot = Slot("", "read", value.shape, value.strides, value.dtype, value.info.itemsize)
                 outputs.append(access(machine, value.storage.allocation, slot, value.offset))
-                return _Output(len(outputs) - 1, value.info)
+                return Output(len(outputs) - 1, value.info)
             if isinstance(value, (tuple, list)):
                 return _like(value, [place_of(item) for item in value])
             if isinstance(value, dict):
@@ -507,15 +518,7 @@ class _Done:
 
         returned = place_of(self.returned)
         machine.memory.forget_pools()
-        return Entry(machine, self.run.memory, self.inputs, tuple(outputs), returned)
-
-
-@dataclass(frozen=True)
-class _Output:
-    """The place of a result among those of an entry."""
-
-    index: int
-    info: DType
+        return Entry(machine, self.inputs, tuple(outputs), returned)
 
 
 def _results(done: _Done, arrays: Sequence[tuple[NkiTensor, Incoming]]) -> Any:
@@ -543,7 +546,7 @@ def _again(entry: Entry, given: list[Incoming]) -> Any:
     restore = given[0].restore if given else (lambda a: a)
 
     def give(value: Any) -> Any:
-        if isinstance(value, _Output):
+        if isinstance(value, Output):
             return restore(outgoing(values[value.index], value.info))
         if isinstance(value, (tuple, list)):
             return _like(value, [give(item) for item in value])

@@ -409,11 +409,11 @@ def test_the_cache_is_bounded():
     run = nki_sim.run(scaled, X)
     cache = Cache(kernels=3, steps=100)
     for i in range(10):
-        cache.put(i, Entry(run.machine, run.memory, (), (), None))
+        cache.put(i, Entry(run.machine, (), (), None))
     assert len(cache) == 3 and cache.get(9) is not None and cache.get(0) is None
     small = Cache(kernels=100, steps=2 * len(run.program))
     for i in range(10):
-        small.put(i, Entry(run.machine, run.memory, (), (), None))
+        small.put(i, Entry(run.machine, (), (), None))
     assert len(small) == 2
 
 
