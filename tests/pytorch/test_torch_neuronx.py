@@ -28,6 +28,12 @@ def test_the_documented_script_runs_as_it_is(script: Any) -> None:
     assert script(text) == ["eager, compiled and the CPU agree on NeuronCore simulator"]
 
 
+@needs_installation
+def test_the_readmes_script_runs(script: Any) -> None:
+    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8").split("\n## PyTorch\n")[1]
+    assert script(text.split("```python\n")[1].split("```")[0]) == []
+
+
 FIRST = {
     "nki": "import nki",
     "torch_neuronx": "import torch_neuronx",
