@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+os.environ.setdefault("NKI_ENABLE_TRACE_CACHE", "0")  # PyTorch would turn it on: tests keep nothing in the user's home
+
 
 @pytest.fixture
 def same_as_golden() -> Callable[[Path, str], None]:

@@ -20,6 +20,7 @@ def script(tmp_path: Path) -> Any:
 
     def run(text: str, **environment: str) -> list[str]:
         env = {k: v for k, v in os.environ.items() if not k.startswith(("NEURON", "NKI", "TORCH"))} | environment
+        env.setdefault("NKI_TRACE_CACHE_URL", str(tmp_path / "kept"))
         env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *source])
         file = tmp_path / "script.py"
         file.write_text(text, encoding="utf-8")

@@ -11,17 +11,21 @@ from importlib.metadata import entry_points
 import torch
 
 from nki_sim.importer import install, is_torch_neuronx_real
+from nki_sim.kept import layer
 from nki_sim.torch import device
 
 
 def register() -> None:
     """Make the device and the backend known to PyTorch, and ``import nki`` and ``import torch_neuronx`` find the simulator.
 
+    Specialised kernels are kept for other processes from now on (:mod:`nki_sim.kept`).
+
     Raises:
         RuntimeError: this PyTorch has no room for the device; see :func:`nki_sim.torch.device.register`.
     """
     install()
     device.register()
+    layer.default = True  # as torch-neuronx does; NKI_ENABLE_TRACE_CACHE=0 turns it off
     if not entry_points(group="torch_dynamo_backends", name="neuron"):
         from nki_sim.torch import compile  # 1 s, only in a checkout that is not installed
 
