@@ -103,7 +103,7 @@ def test_contributions_add_up_to_the_product() -> None:
     assert answer["steps"] == [4, 6, 8] and answer["overwrite"] == [True, False, False]
     np.testing.assert_allclose(unpack(answer["added"]), parts, atol=1e-3)
     np.testing.assert_allclose(unpack(answer["sum"]), np.cumsum(parts), atol=1e-3)
-    assert np.float32(unpack(answer["sum"])[-1]) == run.result[5, 7]
+    np.testing.assert_allclose(unpack(answer["sum"])[-1], run.result[5, 7], rtol=1e-6)  # a fused group adds in another order
 
 
 def test_the_first_nan() -> None:
