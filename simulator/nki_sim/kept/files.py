@@ -130,7 +130,7 @@ class Layer:
         if asked == "1" and not self._warned:
             self._warned = True
             what = "specialised kernels are kept for other processes; a value that a kernel reads from elsewhere (a file, the"
-            warnings.warn(f"{SWITCH}=1: {what} environment) is not noticed. {folder}", stacklevel=4)
+            warnings.warn(f"{SWITCH}=1: {what} environment) is not noticed. {folder}", stacklevel=5)
         return found
 
 
