@@ -2,6 +2,8 @@
 
 Where PyTorch is installed and nothing else finds ``nki`` or ``torch_neuronx``, the simulator is found. Until a script imports
 one of the two, nothing is loaded. ``nki_nb_start.pth`` beside this file is what makes Python run it.
+
+PYTEST_DONT_REWRITE: it is loaded before pytest could, which would say so.
 """
 
 import sys
