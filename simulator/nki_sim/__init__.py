@@ -6,6 +6,7 @@
 >>> run.result, run.counts, run.memory
 """
 
+from nki_sim import jax_arrays  # noqa: F401 - registers itself
 from nki_sim.dtypes import to_dtype, to_float32
 from nki_sim.errors import NkiError, NkiValidationError, NkiWarning
 from nki_sim.estimate import TensorSpec, estimate, trace

@@ -56,13 +56,14 @@ def incoming(value: Any) -> Incoming:
     Raises:
         UnknownDTypeError: its dtype has no NKI twin (float64, complex, objects).
     """
+    restore: Restore
     tensor = getattr(sys.modules.get("torch"), "Tensor", None)
     if tensor is not None and isinstance(value, tensor):
         return _from_torch(value)
     if isinstance(value, np.ndarray):
         source, restore = value, _same
     else:
-        source, restore = _as_numpy(value), _same
+        source, restore = _as_numpy(value), _as_jax(value) or _same
     dtype = lookup(source.dtype)
     own = np.ascontiguousarray(source, source.dtype.newbyteorder("=")).view(dtype.storage)
     return Incoming(own.reshape(source.shape), dtype, bool(source.flags.writeable), _writer(source), restore)
@@ -75,6 +76,12 @@ def outgoing(array: Array, dtype: DType) -> Array:
 
 def _same(array: Array) -> Array:
     return array
+
+
+def _as_jax(value: Any) -> Restore | None:
+    """How results become arrays of JAX, where the argument is one."""
+    jax = sys.modules.get("jax")
+    return jax.numpy.asarray if jax is not None and isinstance(value, jax.Array) else None
 
 
 def _writer(target: Array) -> Callable[[Array], None]:

@@ -32,7 +32,8 @@ class TensorSpec:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Memory of that size, which nobody has touched and which takes no room until somebody does."""
-        return np.empty(self.shape, lookup(self.dtype).storage)
+        info = lookup(self.dtype)
+        return np.empty(self.shape, np.bool_ if info.kind == "bool" else info.storage)
 
 
 def estimate(

@@ -188,7 +188,7 @@ _BITS = "|".join(name for name, op in ops.TABLE.items() if op.is_bitvec)
 _ALSO = (
     (
         r"nki\.jit",
-        r"kernel\.(?!operand_type|operator|enum)|lang\.(unsupported|dict|no_reorder|dynamic_front)|simulator|sched|dtype\.sup|torch\.",
+        r"kernel\.(?!operand_type|operator|enum)|lang\.(unsupported|dict|no_reorder|dynamic_front)|simulator|sched|dtype\.sup|torch\.|jax\.",
     ),
     (
         r"nl\.(ndarray|full|zeros|ones|zeros_like|empty_like|alloc_\w+)",
