@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from nki_sim.timing import Timeline
+from nki_sim.timing import Timeline, core_of
+
+from nki_nb.program_listing import ENGINES
 
 Steps = npt.NDArray[np.intp]
 
@@ -42,24 +44,40 @@ class Bar:
 
 @dataclass(frozen=True)
 class Lane:
-    """One lane that a timeline uses: its number, its name, and its steps by their start."""
+    """One lane that a timeline uses: its number, its name on its core, and its steps by their start.
+
+    Attributes:
+        core: its core's number, where there are several.
+    """
 
     number: int
     name: str
     steps: Steps
+    core: int | None = None
 
     @property
     def engine(self) -> str:
         """The engine's name; ``dma`` for a queue."""
         return "dma" if self.name.startswith("DMA") else self.name
 
+    @property
+    def label(self) -> str:
+        """The engine or the queue as pictures name it, after its core's number where there are several."""
+        name = self.name if self.engine == "dma" else ENGINES[self.engine][0]
+        return name if self.core is None else f"{self.core} {name}"
+
 
 def lanes(line: Timeline) -> list[Lane]:
     """The lanes in use, engines first."""
     order = np.lexsort((line.start, line.lane))
     bounds = np.searchsorted(line.lane[order], np.arange(len(line.lanes) + 1))
-    found = (Lane(i, name, order[bounds[i] : bounds[i + 1]]) for i, name in enumerate(line.lanes))
-    return [lane for lane in found if len(lane.steps)]
+    several = line.lanes_per_core < len(line.lanes)
+    found = []
+    for i, (core, name) in enumerate(map(core_of, line.lanes)):
+        steps = order[bounds[i] : bounds[i + 1]]
+        if len(steps):
+            found.append(Lane(i, name, steps, core if several else None))
+    return found
 
 
 def grain(line: Timeline, used: Sequence[Lane], pixels: float, most: tuple[int, int]) -> float:

@@ -135,7 +135,7 @@ def look_up(name: str) -> Help:
 
 def names() -> list[str]:
     """Every name that has a page, and every rule: what completion offers."""
-    short = [name.partition(".")[2] for name in reference.entries() if name.startswith(("nisa.", "nl."))]
+    short = [name.partition(".")[2] for name in reference.entries() if name.startswith(("nisa.", "nl.", "ncc."))]
     return [*dict.fromkeys(short), *reference.entries(), *reference.rules()]
 
 

@@ -68,10 +68,11 @@ def rows(run: Run | Profile) -> Iterator[Row]:
     """One row per instruction, in program order; ``None`` where a column does not apply."""
     profile = as_profile(run)
     line, recorded, counted = profile.timeline, Recorded(profile), _counters(profile)
+    lanes = line.lane_in_core
     shared: dict[int, Row] = {}
     for index in range(profile.steps):
         step = recorded.step(index)
-        number, dma = profile.program.plan_number(index), int(line.lane[index]) >= len(ENGINES)
+        number, dma = profile.program.plan_number(index), int(lanes[index]) >= len(ENGINES)
         if number not in shared:
             shared[number] = _of_plan(step.plan) | recorded.bytes(step)
         start, end = (line.begin, line.end) if dma else (line.start, line.done)
@@ -93,7 +94,8 @@ def rows(run: Run | Profile) -> Iterator[Row]:
 
 def _counters(profile: Profile) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Of each step, how many came before it on its engine; DMA queues count together."""
-    engine = np.minimum(profile.timeline.lane, len(ENGINES))
+    line = profile.timeline
+    engine = line.lane // line.lanes_per_core * (len(ENGINES) + 1) + np.minimum(line.lane_in_core, len(ENGINES))
     order = np.lexsort((np.arange(profile.steps), profile.timeline.start, engine))
     firsts = np.searchsorted(engine[order], engine[order])
     found = np.zeros(profile.steps, np.int64)

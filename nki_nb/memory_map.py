@@ -10,17 +10,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from nki_sim.memory import Allocation
-from nki_sim.placement import Occupancy
+from nki_sim.placement import MemoryMap, Occupancy
 from nki_sim.run import Run
 
 from nki_nb.markup import clip
 from nki_nb.sizes import kib
-from nki_nb.svg import INK, MARGIN, MONO_WIDTH, MUTED, NOW, RULE, WIDTH, Drawing
+from nki_nb.svg import INK, MARGIN, MONO_WIDTH, MUTED, NOW, RULE, WIDTH, Drawing, stacked
 
 TILE_FILL, TILE_EDGE = "#d6e6f2", "#0072b2"
 BANK_FILL, BANK_EDGE = "#fbe3cf", "#b45309"
 
 MAP_TOP, MAP_HEIGHT = 84.0, 190.0
+MOST_CORES = 8
+"""Of whose memory maps are drawn."""
 AXIS = 46.0
 """Room for the partition numbers left of the map."""
 
@@ -46,13 +48,19 @@ class Tile:
 
 def memory_map(run: Run) -> str:
     """SBUF by partitions and bytes, PSUM by banks; names, the peak, and the limit."""
-    sbuf, psum = run.memory.sbuf, run.memory.psum
-    drawing = Drawing(WIDTH, MAP_TOP + MAP_HEIGHT + 262, f"memory map of {run.name}")
-    drawing.text(MARGIN, 26, f"{run.name}: memory on {run.core}", size=13, weight="bold")
+    if len(run.memories) < 2:
+        return _map(run, run.memory, "").render()
+    each = [_map(run, memory, f", {name}") for name, memory in zip(run.names, run.memories, strict=True)]
+    return stacked(each[:MOST_CORES], f"memory maps of {run.name}").render()
+
+
+def _map(run: Run, memory: MemoryMap, whose: str) -> Drawing:
+    drawing = Drawing(WIDTH, MAP_TOP + MAP_HEIGHT + 262, f"memory map of {run.name}{whose}")
+    drawing.text(MARGIN, 26, f"{run.name}: memory on {run.core}{whose}", size=13, weight="bold")
     _legend(drawing)
-    _sbuf(drawing, sbuf, run)
-    _psum(drawing, psum, run, MAP_TOP + MAP_HEIGHT + 84)
-    return drawing.render()
+    _sbuf(drawing, memory.sbuf, run)
+    _psum(drawing, memory, MAP_TOP + MAP_HEIGHT + 84)
+    return drawing
 
 
 def _legend(drawing: Drawing) -> None:
@@ -160,8 +168,8 @@ def _label(drawing: Drawing, words: str, box: tuple[float, float, float, float],
                      upright=True)  # fmt: skip
 
 
-def _psum(drawing: Drawing, psum: Occupancy, run: Run, top: float) -> None:
-    memory, height = run.memory, 120.0
+def _psum(drawing: Drawing, memory: MemoryMap, top: float) -> None:
+    psum, height = memory.psum, 120.0
     left, width = MARGIN + AXIS, WIDTH - 2 * MARGIN - AXIS
     drawing.text(MARGIN, top - 14, "PSUM", size=12, weight="bold", fill=MUTED)
     size = f"{memory.banks} banks of {memory.bank_bytes / 1024:g} KiB per partition"

@@ -23,7 +23,6 @@ from nki_nb import extras
 from nki_nb.atomic import whole
 from nki_nb.bars import Lane, lanes
 from nki_nb.memory_use import bytes_alive, over_time
-from nki_nb.program_listing import ENGINES
 from nki_nb.recorded import Recorded, as_profile
 
 MESSAGES = "perfetto.protos.perfetto.trace.perfetto_trace_pb2"
@@ -147,8 +146,7 @@ class _Trace:
             packet.track_descriptor.counter.unit = self.messages.CounterDescriptor.UNIT_SIZE_BYTES
             yield packet
         for i, lane in enumerate(self.lanes):
-            name = lane.name if lane.engine == "dma" else ENGINES[lane.engine][0]
-            yield self._track(FIRST_LANE + i, name, len(COUNTERS) + i)
+            yield self._track(FIRST_LANE + i, lane.label, len(COUNTERS) + i)
 
     def _process(self) -> Any:
         profile = self.profile

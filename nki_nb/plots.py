@@ -47,7 +47,7 @@ def plot_timeline(run: Run | Profile, ax: Axes | None = None) -> Axes:
     spans = [(rows[lane], start / unit.ns, end / unit.ns) for lane, start, end in path_spans(line)]
     y_path, first, last = (np.array([span[i] for span in spans], float) for i in range(3))
     target.hlines(y_path + BAR / 2 + 0.08, first, last, color=NOW, linewidth=2, label="critical path")
-    target.set_yticks(range(len(used)), [lane.name if lane.engine == "dma" else ENGINES[lane.engine][0] for lane in used])
+    target.set_yticks(range(len(used)), [lane.label for lane in used])
     target.set_ylim(len(used) - 0.4, -0.6)
     target.set_xlim(0, max(line.total / unit.ns, 1e-9))
     target.set_xlabel(f"time ({unit.name}), an estimate")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nki_sim.dtypes import lookup
 from nki_sim.errors import Diagnosis
+from nki_sim.placement import MemoryMap
 from nki_sim.run import Run
 
 from nki_nb.check import Comparison
@@ -130,7 +131,7 @@ def named_outputs(run: Run, names: Sequence[str] = ()) -> list[tuple[str, Any]]:
 def _rows(report: Report) -> Iterator[tuple[str, list[str]]]:
     yield from _output_rows(report)
     yield "program", [_program_line(report)]
-    yield "memory", [_memory_line(report)]
+    yield "memory", list(_memory_lines(report))
     yield "dma", [f"{human_bytes(report.program.dma_bytes())} written by {_dma_count(report)}"]
     findings = [line for finding in report.findings for line in _finding_lines(finding)]
     yield "findings", findings or ["none"]
@@ -170,8 +171,14 @@ def _program_line(report: Report) -> str:
     return f"{plural(len(report.program), 'instruction')}: {each}{more}".removesuffix(": ")
 
 
-def _memory_line(report: Report) -> str:
-    sbuf, memory = report.memory.sbuf, report.memory
+def _memory_lines(report: Report) -> Iterator[str]:
+    several = len(report.memories) > 1
+    for name, memory in zip(report.names, report.memories or (report.memory,), strict=True):
+        yield f"{name}: {_memory_line(report, memory)}" if several else _memory_line(report, memory)
+
+
+def _memory_line(report: Report, memory: MemoryMap) -> str:
+    sbuf = memory.sbuf
     line = f", line {sbuf.peak_line}" if sbuf.peak_line else ""
     doubt = "; limit unverified" if "sbuf_usable_bytes" in report.core.unverified else ""
     used = f"SBUF {kib(sbuf.peak)} of {kib(sbuf.limit)} KiB per partition (peak{line}{doubt})"

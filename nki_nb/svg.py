@@ -6,6 +6,8 @@ brings its own light ground, so that it reads on a dark page as well.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nki_nb.markup import escape
 
 INK, MUTED, RULE, GROUND = "#1f2430", "#6b7280", "#c9ced6", "#fbfcfd"
@@ -93,6 +95,17 @@ class Drawing:
             {"x": 0.5, "y": 0.5, "width": self.width - 1, "height": self.height - 1, "rx": 6, "fill": GROUND, "stroke": RULE},
         )
         return "\n".join([head, ground, *self.parts, "</svg>"])
+
+
+def stacked(drawings: Sequence[Drawing], title: str) -> Drawing:
+    """Drawings of one width, one below the other."""
+    made, y = Drawing(max(d.width for d in drawings), 0, title), 0.0
+    for drawing in drawings:
+        shift: Attributes = {"transform": f"translate(0 {_number(y)})"}
+        made.parts.append(_element("g", shift, "\n".join(drawing.parts)))
+        y += drawing.height
+    made.height = y
+    return made
 
 
 def _element(tag: str, attributes: Attributes, inside: str = "") -> str:

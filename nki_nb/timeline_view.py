@@ -104,7 +104,9 @@ class _Chart:
     def draw(self) -> None:
         foot = self.top + self.tall * len(self.used)
         self._axis(foot)
-        for lane in self.used:
+        for above, lane in zip([None, *self.used], self.used, strict=False):
+            if above is not None and above.core != lane.core:
+                self.drawing.line((MARGIN, self.y[lane.number] - 4), (LEFT + ACROSS, self.y[lane.number] - 4), dashed=True)
             self._lane(lane)
         self._waits()
         self._path()
@@ -122,9 +124,9 @@ class _Chart:
     # -- lanes ---------------------------------------------------------------------------------------------------------
 
     def _lane(self, lane: Lane) -> None:
-        name, fill, ink = ENGINES[lane.engine]
+        _, fill, ink = ENGINES[lane.engine]
         y, drawing = self.y[lane.number], self.drawing
-        drawing.text(MARGIN, y + self.bar - 3, lane.name if lane.engine == "dma" else name, size=10, fill=MUTED)
+        drawing.text(MARGIN, y + self.bar - 3, lane.label, size=10, fill=MUTED)
         drawing.line((LEFT, y + self.bar), (LEFT + ACROSS, y + self.bar))
         for bar in bars(self.line, lane.steps, self.grain):
             x, wide = self.x(bar.start), ACROSS * (bar.end - bar.start) / self.total

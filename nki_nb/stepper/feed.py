@@ -15,6 +15,7 @@ from nki_sim import dtypes, mx
 from nki_sim.dtypes import Array
 from nki_sim.errors import Diagnosis
 from nki_sim.memory import Allocation
+from nki_sim.placement import MemoryMap
 from nki_sim.program import Operand, Plan, Program, Step, format_value
 from nki_sim.regions import Box, operand_box
 from nki_sim.run import Run
@@ -71,6 +72,7 @@ class Feed:
         return {
             "kernel": run.name,
             "target": str(run.core),
+            "cores": list(run.names),
             "steps": len(program),
             "plans": [_plan(p) for p in program.plans],
             "plan": pack_counts(plans),
@@ -120,10 +122,9 @@ class Feed:
         return 0
 
     def _memory(self) -> dict[str, Any]:
-        memory, core = self.run.memory, self.run.core
+        core = self.run.core
         return {
-            "sbuf": {"limit": memory.sbuf.limit, "peak": memory.sbuf.peak, "high": memory.sbuf.high_water},
-            "psum": {"limit": memory.psum.limit, "peak": memory.psum.peak, "high": memory.psum.high_water},
+            "each": [_sizes(memory) for memory in self.run.memories],
             "banks": core.psum_banks,
             "bank_bytes": core.psum_bank_bytes,
             "partitions": core.partitions,
@@ -333,7 +334,14 @@ def matrix(values: Array, dtype: str) -> dict[str, Any]:
 
 def _plan(plan: Plan) -> dict[str, Any]:
     return {"instruction": plan.instruction, "engine": plan.engine, "cycles": plan.cycles,
-            "touches": sum(1 for slot in plan.slots if slot.shape)}  # fmt: skip
+            "touches": sum(1 for slot in plan.slots if slot.shape), "core": plan.core}  # fmt: skip
+
+
+def _sizes(memory: MemoryMap) -> dict[str, dict[str, int]]:
+    return {
+        "sbuf": {"limit": memory.sbuf.limit, "peak": memory.sbuf.peak, "high": memory.sbuf.high_water},
+        "psum": {"limit": memory.psum.limit, "peak": memory.psum.peak, "high": memory.psum.high_water},
+    }
 
 
 def _allocation(a: Allocation) -> dict[str, Any]:
@@ -352,6 +360,7 @@ def _allocation(a: Allocation) -> dict[str, Any]:
         "born": a.born,
         "last": a.last,
         "line": a.line,
+        "core": a.core,
     }
 
 
@@ -388,6 +397,8 @@ def _dma(step: Step) -> dict[str, Any]:
     kinds = []
     if step.instruction == "dma_transpose":
         kinds.append("transpose")
+    if step.instruction == "sendrecv":
+        kinds.append("exchange")
     for operand in step.operands:
         if operand.slot.gathers:
             kinds.append("scatter" if operand.slot.name == "dst" else "gather")

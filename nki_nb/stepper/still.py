@@ -8,6 +8,7 @@ from nki_sim.memory import Allocation
 from nki_sim.program import Step
 from nki_sim.trace import alive
 
+from nki_nb.bars import lanes as lanes_of
 from nki_nb.markup import clip
 from nki_nb.memory_map import TILE_EDGE, TILE_FILL
 from nki_nb.program_listing import ENGINES
@@ -149,16 +150,18 @@ def _few_bytes(size: int) -> str:
 
 
 def _memory(drawing: Drawing, feed: Feed, now: Step, top: float) -> None:
-    run, sbuf, psum = feed.run, feed.run.memory.sbuf, feed.run.memory.psum
-    here = alive(run.program.allocations, now.index)
+    run, core = feed.run, now.plan.core
+    memory, whose = run.memories[core], f" of {run.names[core]}" if len(run.names) > 1 else ""
+    sbuf, psum = memory.sbuf, memory.psum
+    here = [a for a in alive(run.program.allocations, now.index) if a.core == core]
     note = f"now {kib(_used(here, 'sbuf'))} · peak {kib(sbuf.peak)} of {kib(sbuf.limit)} KiB per partition"
-    _heading(drawing, MARGIN, top, "SBUF", note, MARGIN + HALF)
+    _heading(drawing, MARGIN, top, f"SBUF{whose}", note, MARGIN + HALF)
     shown = max(sbuf.high_water, sbuf.peak, 64)
     _chip(drawing, now, [a for a in here if a.region.value == "sbuf"], (MARGIN, top + 8, HALF, 100), shown)
     drawing.text(MARGIN, top + 122, f"0 to {kib(shown)} KiB; partition 0 at the top", size=10, fill=MUTED)
     left = 2 * MARGIN + HALF
-    banks = run.memory.banks
-    _heading(drawing, left, top, "PSUM", f"peak {run.memory.peak_banks} of {banks} banks", left + HALF)
+    banks = memory.banks
+    _heading(drawing, left, top, f"PSUM{whose}", f"peak {memory.peak_banks} of {banks} banks", left + HALF)
     frame = (left, top + 8, HALF, 100.0)
     _chip(drawing, now, [a for a in here if a.region.value == "psum"], frame, psum.limit)
     for i in range(banks):
@@ -213,11 +216,12 @@ def _time(drawing: Drawing, feed: Feed, now: Step, top: float) -> None:
     span = f"{first / 1000:.1f} to {last / 1000:.1f} of {line.total / 1000:.1f} µs"
     _heading(drawing, MARGIN, top, "Time (estimate)", span, WIDTH - MARGIN)
     drawing.height = max(drawing.height, top + 24 + ROW * len(lanes))
+    labels = {lane.number: lane for lane in lanes_of(line)}
     for row, lane in enumerate(lanes):
         y = top + 10 + ROW * row
-        name = line.lanes[lane]
-        label, fill, _ = ENGINES["dma"] if name.startswith("DMA") else ENGINES.get(name, (name, "#999999", INK))
-        drawing.text(MARGIN, y + 10, name if name.startswith("DMA") else label, size=10, fill=MUTED)
+        named = labels[lane]
+        fill = ENGINES[named.engine][1]
+        drawing.text(MARGIN, y + 10, named.label, size=10, fill=MUTED)
         drawing.line((left, y + 13), (left + width, y + 13))
         for i in steps:
             if int(line.lane[i]) == lane:

@@ -13,6 +13,7 @@ from nki_sim.estimate import TensorSpec, estimate, trace
 from nki_sim.hw import core
 from nki_sim.importer import install
 from nki_sim.kernel import Kernel, jit, run, simulate
+from nki_sim.ranks import run_ranks
 from nki_sim.run import Run, RunOptions
 from nki_sim.step import StepProfile, profile_step
 
@@ -33,6 +34,7 @@ __all__ = [
     "jit",
     "profile_step",
     "run",
+    "run_ranks",
     "simulate",
     "to_dtype",
     "to_float32",

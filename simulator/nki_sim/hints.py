@@ -83,19 +83,12 @@ HINTS: dict[str, dict[str, str]] = {
     },
 }
 
-LATER: dict[str, tuple[str, ...]] = {
-    "nki": ("collectives",),
-}  # fmt: skip
-"""Names of the public API that the simulator does not have yet."""
-
 ENGINE_CONSTANTS = {f"{e.name}_engine": e for e in engine if e.name not in ("dma", "sync")}
 """Deprecated names of the engines, still there in 0.7."""
 
 
 def what_instead(module: str, name: str, known: Sequence[str]) -> tuple[str, str]:
     """``(headline, fix)`` for a name that ``module`` does not have."""
-    if name in LATER.get(module, ()):
-        return f"{module}.{name} is not simulated yet", "it is part of NKI 0.7 and runs on a device"
     hint = HINTS.get(module, {}).get(name)
     if hint:
         return f"{module} has no {name}", hint

@@ -28,6 +28,10 @@ PAGES = {
     "DGE": DOCS + "nki/deep-dives/nki-dge.html",
     "OVERVIEW": DOCS + "tools/neuron-explorer/overview-summary-page.html",
     "SCHEMA": DOCS + "tools/neuron-explorer/profile-schema-reference.html",
+    "TRN1": DOCS + "about-neuron/arch/neuron-hardware/trn1-arch.html",
+    "TRN2": DOCS + "about-neuron/arch/neuron-hardware/trn2-arch.html",
+    "TRN3": DOCS + "about-neuron/arch/neuron-hardware/trn3-arch.html",
+    "CC": DOCS + "neuron-runtime/explore/intranode-collective-comm.html",
     "PERF": DOCS + "nki/deep-dives/nki_perf_guide.html",
     "SHOTS": DOCS + "nki/guides/how-to/kernel-optimization.html, and the figures of [DMA], [PERF] and rmsnorm_quant's design",
 }
@@ -90,6 +94,20 @@ class Latencies:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Links:
+    """What connects chips, for the cost of collectives: estimates."""
+
+    gb_s_per_chip: float
+    """Of a chip to the others of its instance. [TRN1] [TRN2] [TRN3]"""
+    cores_per_chip: int
+    """Physical NeuronCores. [A2] [A3] [A4]"""
+    chips_per_node: int
+    """Of one instance, or of a server of an UltraServer. [TRN1] [TRN2] [TRN3]"""
+    hop_ns: float = 1500.0
+    """From one rank to the next: 1 to 2 µs. [CC]"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class NeuronCore:
     """One NeuronCore: memories in bytes, limits in elements, clocks in GHz."""
 
@@ -114,6 +132,7 @@ class NeuronCore:
     hbm_gb_s: float
     """What one core can draw from HBM at most, as the profiler counts it: one stack. [SCHEMA]"""
     latencies: Latencies
+    links: Links
     unverified: frozenset[str] = frozenset()
 
     partitions: int = 128  # [A2]
@@ -181,6 +200,7 @@ TRN1 = NeuronCore(
         short_row_bytes_per_ns=6.44,  # three versions of the matmul tutorial draw 103 to 105 GB/s with 16 engines
         launch=18_000.0,
     ),
+    links=Links(gb_s_per_chip=384.0, cores_per_chip=2, chips_per_node=16),  # [TRN1] has no bandwidth: 3/8 of [TRN2]'s
     unverified=frozenset({"sbuf_usable_bytes", "sbuf_min_align", "psum_min_align"}),
 )
 
@@ -213,6 +233,7 @@ TRN2 = NeuronCore(
     dma_gb_s_per_engine=27.2,
     hbm_gb_s=716.0,
     latencies=_NEWER,
+    links=Links(gb_s_per_chip=1024.0, cores_per_chip=8, chips_per_node=16),
     unverified=frozenset({"sbuf_usable_bytes", "sbuf_min_align", "psum_min_align"}),
 )
 
@@ -230,6 +251,7 @@ TRN3 = NeuronCore(
     dma_gb_s_per_engine=38.4,
     hbm_gb_s=1225.0,  # 4.9 TB/s in four stacks [A4]
     latencies=replace(_NEWER, dma_bytes_per_ns=33.0),  # [DMA]; the others as on trn2
+    links=Links(gb_s_per_chip=2199.0, cores_per_chip=8, chips_per_node=4),  # 2048 GiB/s
     unverified=frozenset({"sbuf_usable_bytes", "sbuf_min_align", "psum_min_align"}),
 )
 
@@ -246,6 +268,9 @@ DEFAULT = TRN2
 
 PE_TRANSPOSE_VARIABLE = "NKI_DMA_TRANSPOSE_AS_PE_TRANSPOSE"
 """Set to true, the compiler keeps the last PSUM bank for transposes on trn2 and trn3. (The 0.6 documents say so.)"""
+
+LNC_VARIABLE = "NEURON_LOGICAL_NC_CONFIG"
+"""Logical cores of a kernel that is called without ``[n]``. [LNC]"""
 
 TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import time
 import warnings
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -22,14 +24,15 @@ from nki_sim.arrays import Incoming, Restore, incoming, is_array, outgoing
 from nki_sim.cache import KERNELS, Entry, Output, is_known, switches
 from nki_sim.calls import explain_call
 from nki_sim.config import CompileConfig, Configs, SpecializationConfig
+from nki_sim.cores import Team
 from nki_sim.dtypes import Array, UnknownDTypeError
 from nki_sim.errors import Broken, Diagnosis, NkiError, NkiTypeError, NkiValidationError, Rule, page, violation
 from nki_sim.fingerprint import UNKNOWN, fingerprint, frozen
-from nki_sim.hw import NeuronCore, core
+from nki_sim.hw import LNC_VARIABLE, NeuronCore, core
 from nki_sim.kept import keep, recall
 from nki_sim.machine import Disturbed, Machine
 from nki_sim.memory import MemoryRegion
-from nki_sim.placement import place
+from nki_sim.placement import MemoryMap, place
 from nki_sim.program import Slot
 from nki_sim.replay.accesses import Access, access
 from nki_sim.run import Run, RunOptions
@@ -91,10 +94,21 @@ LNC_VALUES = Rule(
     fix="kernel(…) runs on one core",
     page=_JIT,
 )
-LNC_ONE = Rule(
-    "simulator.one_core",
-    "this simulator runs one logical core",
-    fix="call kernel(…) or kernel[1](…)",
+LNC_RUNTIME = Rule(
+    "kernel.lnc_matches_runtime",
+    "kernel[n] and NEURON_LOGICAL_NC_CONFIG name one number of logical cores",
+    why="the device's cores are configured once, for all kernels",
+    fix="unset NEURON_LOGICAL_NC_CONFIG, or call the kernel without [n]",
+    page=_JIT,
+    enforce="runtime",
+)
+LNC_OUTPUT = Rule(
+    "kernel.lnc2_same_output",
+    "both logical cores return the same tensors",
+    why="a kernel has one result; each core writes its part of it",
+    fix="allocate outputs and return them outside of what depends on nl.program_id",
+    page=page("get-started/about/lnc.html"),
+    gens=(3, 4),
 )
 SCHEDULE = Rule(
     "sched.with_schedule",
@@ -227,7 +241,8 @@ class Kernel:
         return Kernel(self.function, self.lnc, tuple(pairs), self.configs)
 
     def _apply_schedule(self, machine: Machine) -> None:
-        steps: dict[str, int] = {name: step for step, name in machine.program.names.items()}
+        program, core = machine.program, getattr(machine, "worker", 0)
+        steps = {name: step for step, name in program.names.items() if program.plan_at(step).core == core}
         for consumer, producers in self.schedule:
             missing = [n for n in (consumer, *producers) if n not in steps]
             if missing:
@@ -245,11 +260,17 @@ class Kernel:
             return
         raise NkiValidationError(_diagnosis(NESTED_CONFIG, f"{self.name} has another {option}", machine.core, self.name))
 
-    def _check_lnc(self, hw: NeuronCore) -> None:
-        if self.lnc is not None and self.lnc not in hw.lnc:
-            raise NkiValidationError(_diagnosis(LNC_VALUES, f"kernel[{self.lnc}] on {hw.target}", hw, self.name))
-        if self.lnc not in (None, 1):
-            raise NkiValidationError(_diagnosis(LNC_ONE, f"kernel[{self.lnc}]", hw, self.name))
+    def _cores(self, hw: NeuronCore) -> int:
+        """On how many logical cores it runs."""
+        asked = os.environ.get(LNC_VARIABLE, "").strip()
+        cores = self.lnc or (int(asked) if asked.isdecimal() else 1)
+        if asked and (not asked.isdecimal() or int(asked) not in (1, 2)):
+            raise NkiValidationError(_diagnosis(LNC_VALUES, f"{LNC_VARIABLE} is {asked!r}", hw, self.name))
+        if cores not in hw.lnc:
+            raise NkiValidationError(_diagnosis(LNC_VALUES, f"kernel[{cores}] on {hw.target}", hw, self.name))
+        if asked and int(asked) != cores:
+            raise NkiValidationError(_diagnosis(LNC_RUNTIME, f"kernel[{cores}] with {LNC_VARIABLE}={asked}", hw, self.name))
+        return cores
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         machine = context.machine_or_none()
@@ -322,6 +343,29 @@ class Kernel:
         hw = core(options.target)
         return self._execute(self._bind(args, kwargs, hw), hw, options).run
 
+    def run_team(
+        self,
+        team: Team,
+        inputs: Sequence[tuple[Sequence[Any], dict[str, Any]]],
+        options: RunOptions = RunOptions(),  # noqa: B008
+    ) -> Run:
+        """Run on the cores of a team, with the arguments of each rank.
+
+        Raises:
+            NkiValidationError: the kernel breaks a limit.
+        """
+        run = self._execute_team(team, [self._bind(args, kwargs, team.core) for args, kwargs in inputs], options).run
+        run.result = run.result if len(inputs) > 1 else [run.result]
+        return run
+
+    def cores_of(self, hw: NeuronCore) -> int:
+        """On how many logical cores it runs.
+
+        Raises:
+            NkiValidationError: the generation does not have as many, or the environment says otherwise.
+        """
+        return self._cores(hw)
+
     def shapes(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """What a call would return, its tensors without data: all limits are checked, nothing is computed.
 
@@ -332,41 +376,99 @@ class Kernel:
         return self._execute(self._bind(args, kwargs, hw), hw, RunOptions(keep_inputs=False, dry=True)).returned
 
     def _execute(self, bound: inspect.BoundArguments, hw: NeuronCore, options: RunOptions) -> _Done:
-        precise = options.stores_precisely
-        self._check_lnc(hw)
-        machine = Machine(hw, strict=options.strict, precise=precise, dry=options.dry)
-        machine.configs = self.configs
+        cores = self._cores(hw)
+        if cores > 1:
+            return self._execute_together(bound, hw, cores, options)
+        machine = Machine(hw, **options.of_machine)
+        machine.configs, machine.grid = self.configs, int(self.lnc is not None)
         arrays: list[tuple[NkiTensor, Incoming]] = []
         self._take_in(bound, machine, arrays)
+        return self._finish([machine], arrays, options, lambda: [self._specialise(bound, hw)])
+
+    def _execute_together(self, bound: inspect.BoundArguments, hw: NeuronCore, cores: int, options: RunOptions) -> _Done:
+        """Run on logical cores that share HBM: each runs the kernel's Python, and all of them make one record."""
+        return self._execute_team(Team(hw, cores, options=options.of_machine), [bound], options)
+
+    def _execute_team(self, team: Team, bounds: Sequence[inspect.BoundArguments], options: RunOptions) -> _Done:
+        """Run on the cores of a team, with the arguments of each rank."""
+        arrays: list[tuple[NkiTensor, Incoming]] = []
+        works = []
+        for machine in team.machines:
+            machine.configs = self.configs
+            bound = bounds[machine.worker // team.cores]
+            mine = inspect.BoundArguments(bound.signature, OrderedDict(bound.arguments))
+            self._take_in(mine, machine, arrays if machine.number == 0 else [])
+            works.append(functools.partial(self._specialise, mine, team.core))
+        return self._finish(team.machines, arrays, options, lambda: team.run(works))
+
+    def _finish(
+        self,
+        machines: Sequence[Machine],
+        arrays: list[tuple[NkiTensor, Incoming]],
+        options: RunOptions,
+        trace: Callable[[], list[Any]],
+    ) -> _Done:
+        """Trace the kernel on its machines, check what came out, and give it out."""
+        machine, hw = machines[0], machines[0].core
         inputs = {t.storage.allocation.id: t.array.copy() for t, _ in arrays} if options.keep_inputs and not options.dry else {}
-        if precise and not options.strict and not options.dry:
+        if len(machines) == 1 and options.stores_precisely and not options.strict and not options.dry:
             machine.wait()
         began = time.perf_counter()
         with context.running(machine), np.errstate(all="ignore"):
             try:
-                returned = self._specialise(bound, hw)
-                self._apply_schedule(machine)
-                outputs = self._outputs(returned, machine)
-                memory, findings = place(machine.memory.allocations, hw)
-                for finding in findings:
-                    machine.found(finding)
-                if not options.dry:
-                    self._check_effect(outputs, arrays, machine)
+                returned = trace()
+                for first in range(0, len(machines), machine.programs):
+                    self._check_outputs(returned[first : first + machine.programs], arrays, machines[first], options)
+                for each in machines if self.schedule else ():
+                    self._apply_schedule(each)
+                maps = self._placed(machines)
                 check_order(machine.program, hw, machine.dependencies)
             except NkiError as error:
                 machine.forget_pending()
-                memory, _ = place(machine.memory.allocations, hw, enforce=False)
-                error.run = Run(self.name, hw, self.lnc or 1, None, machine, memory, inputs, precise=precise)
+                memory = [place(each.memory.own(), hw, enforce=False)[0] for each in machines]
+                error.run = self._run_of(machines, memory, inputs, None, options)
                 raise
-            done = _Done(
-                Run(self.name, hw, self.lnc or 1, None, machine, memory, inputs, precise=precise),
-                returned,
-                tuple(tensor.storage.allocation.id for tensor, _ in arrays),
-            )
+            given = returned[:: machine.programs]
+            run = self._run_of(machines, maps, inputs, None, options)
+            done = _Done(run, given[0], tuple(tensor.storage.allocation.id for tensor, _ in arrays), given)
             if not options.dry:
-                done.run.result = _results(done, arrays)
-            done.run.seconds = time.perf_counter() - began
+                run.result = _results(done, arrays)
+            run.seconds = time.perf_counter() - began
         return done
+
+    def _check_outputs(
+        self, returned: list[Any], arrays: list[tuple[NkiTensor, Incoming]], machine: Machine, options: RunOptions
+    ) -> None:
+        """What the cores of one rank return."""
+        outputs, *others = [self._outputs(value, machine) for value in returned]
+        self._check_same_outputs(outputs, others, machine)
+        if not options.dry:
+            self._check_effect(outputs, arrays, machine)
+
+    def _check_same_outputs(self, outputs: list[NkiTensor], others: list[list[NkiTensor]], machine: Machine) -> None:
+        """Every core returns the same tensors."""
+        for number, given in enumerate(others, 1):
+            if [id(t.storage) for t in given] != [id(t.storage) for t in outputs]:
+                names = [", ".join(t.storage.allocation.label for t in some) or "nothing" for some in (outputs, given)]
+                what = f"core 0 returns {names[0]}, core {number} returns {names[1]}"
+                raise NkiValidationError(_diagnosis(LNC_OUTPUT, what, machine.core, self.name))
+
+    def _placed(self, machines: Sequence[Machine]) -> list[MemoryMap]:
+        """Where the tiles of each core lie."""
+        maps = []
+        for each in machines:
+            memory, findings = place(each.memory.own(), each.core)
+            for finding in findings:
+                each.found(finding)
+            maps.append(memory)
+        return maps
+
+    def _run_of(
+        self, machines: Sequence[Machine], maps: list[MemoryMap], inputs: dict[int, Array], result: Any, options: RunOptions
+    ) -> Run:
+        first = machines[0]
+        return Run(self.name, first.core, first.programs, result, first, maps[0], inputs, precise=options.stores_precisely,
+                   memories=tuple(maps), ranks=first.ranks)  # fmt: skip
 
     def _specialise(self, bound: inspect.BoundArguments, hw: NeuronCore) -> Any:
         """Run the kernel's Python; wrong calls of the API are said in its words."""
@@ -432,8 +534,7 @@ class Kernel:
         shape = given.array.shape
         if not shape or 0 in shape:
             raise NkiValidationError(_diagnosis(ARGUMENT_SHAPE, f"argument {name} has shape {shape}", hw, self.name))
-        storage = machine.memory.adopt(given.array, given.dtype, name, given.writable)
-        tensor = NkiTensor.fresh(storage, machine.memory)
+        tensor = machine.take_in(given.array, given.dtype, name, given.writable)
         arrays.append((tensor, given))
         return tensor
 
@@ -488,16 +589,17 @@ class Kernel:
 
 @dataclass
 class _Done:
-    """A finished run, what the kernel returned, and its inputs' allocation numbers."""
+    """A finished run, what the kernel returned (and of several ranks each), and its inputs' allocation numbers."""
 
     run: Run
     returned: Any
     inputs: tuple[int, ...]
+    of_ranks: list[Any]
 
     @property
     def repeats(self) -> bool:
-        """Whether it does the same for other values, and has nothing to say."""
-        return self.run.machine.static and not self.run.findings
+        """Whether it does the same for other values, and has nothing to say; several cores run their Python."""
+        return self.run.machine.static and not self.run.findings and len(self.run.memories) == 1
 
     @functools.cached_property
     def entry(self) -> Entry:
@@ -532,12 +634,13 @@ def _results(done: _Done, arrays: Sequence[tuple[NkiTensor, Incoming]]) -> Any:
         except Disturbed:
             pass  # what is new must be said at its line
     machine.catch_up()
-    result = _give_out(done.returned, arrays[0][1].restore if arrays else (lambda a: a))
+    restore = arrays[0][1].restore if arrays else (lambda a: a)
+    results = [_give_out(returned, restore) for returned in done.of_ranks]
     for tensor, given in arrays:
         host = tensor.storage.host
         if host is not None and host.written:
             given.write_back(tensor.array)
-    return result
+    return results if len(results) > 1 else results[0]
 
 
 def _again(entry: Entry, given: list[Incoming]) -> Any:

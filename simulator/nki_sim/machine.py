@@ -9,7 +9,7 @@ import dataclasses
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from types import FunctionType
@@ -135,7 +135,16 @@ class Machine:
         strict: turn findings (undefined behaviour, soft rules) into errors.
         precise: store low-precision floats as they are; ``False`` keeps them as float32 (``NKI_PRECISE_FP=0``).
         dry: check and record only; no instruction is executed, and memory has no content.
+
+    Attributes:
+        number: which of the logical cores it is; ``programs`` is how many there are, ``grid`` the launch grid's dimensions.
+        rank: which of the ranks; ``ranks`` is how many there are, ``ranks_per_node`` how many of them in one machine.
     """
+
+    number, programs, grid = 0, 1, 0
+    rank, ranks, ranks_per_node = 0, 1, 1
+    prepared: Any = None
+    """The variable-length collective that waits for its trigger."""
 
     def __init__(self, core: NeuronCore, *, strict: bool = False, precise: bool = True, dry: bool = False):
         self.core = core
@@ -149,7 +158,7 @@ class Machine:
         """The options of the kernel that runs."""
         self.constants: dict[int, Array] = {}
         """Values of the constants in HBM, by allocation number."""
-        self.registers: dict[str, Any] = {}
+        self.registers: MutableMapping[str, Any] = {}
         """What engines keep: accumulators (:mod:`nki_sim.isa.accumulator`), random states (:mod:`nki_sim.isa.prng`)."""
         self.dependencies: list[tuple[int, tuple[int, ...], dependency | None]] = []
         self.round: list[tuple[Instruction, int] | Callable[[], None]] | None = None
@@ -174,6 +183,11 @@ class Machine:
         self._known = Known.of(core, precise)
         self._targets: dict[type[Instruction], tuple[Any, Any]] = {}
 
+    @property
+    def title(self) -> str:
+        """What diagnoses call it."""
+        return "core 0"
+
     # -- tensors -----------------------------------------------------------------------------------------------------
 
     def allocate(
@@ -186,6 +200,10 @@ class Machine:
         if region is MemoryRegion.psum:
             storage.accumulation = Accumulation()
         return NkiTensor.fresh(storage, self.memory)
+
+    def take_in(self, array: Array, dtype: DType, name: str, writable: bool) -> NkiTensor:
+        """An argument's array as a tensor in shared HBM."""
+        return NkiTensor.fresh(self.memory.adopt(array, dtype, name, writable), self.memory)
 
     def constant(self, values: Array, dtype: DType) -> NkiTensor:
         """A tensor in shared HBM that holds ``values`` from the start."""
@@ -267,6 +285,9 @@ class Machine:
         action()
         if self.round is not None:
             self.round.append(action)
+
+    def round_of(self, loop: object) -> None:
+        """A loop at run time begins a round."""
 
     def repeat(self, ins: Instruction, site: int) -> None:
         """Issue an instruction of a loop's body again, in a further round."""

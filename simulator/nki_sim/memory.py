@@ -162,6 +162,7 @@ class Allocation:
         born, last: program step at allocation, and of the last use (-1: never used).
         placed: byte within the partition, once known.
         loop: the loop at run time in whose body it was made, once that is over.
+        core: whose SBUF, PSUM or private HBM it is in, where a run has several cores.
         row_bytes: bytes in each partition (all bytes for HBM).
     """
 
@@ -178,6 +179,7 @@ class Allocation:
     placed: int | None = None
     caller: Site | None = None
     loop: object | None = None
+    core: int = 0
     row_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -374,6 +376,8 @@ class Memory:
         self.core = core
         self.precise = precise
         self.allocations: list[Allocation] = []
+        self.number: int | None = None
+        """Which core's it is, where several cores share ``allocations``."""
         self._names: set[str] = set()
         self.waiting: Callable[[], None] | None = None
         """To be called before values are looked at: it runs the instructions that have not run yet."""
@@ -431,6 +435,10 @@ class Memory:
                 storage.pitch = storage.row_elems * stored.itemsize
         self.allocations.append(allocation)
         return storage
+
+    def own(self) -> list[Allocation]:
+        """The allocations of this core."""
+        return self.allocations if self.number is None else [a for a in self.allocations if a.core == self.number]
 
     def forget_pools(self) -> None:
         """Give the bytes of dead tensors back."""

@@ -74,6 +74,10 @@ class Plan:
     """Whether its body may have something to report about values."""
     elements: int = 0
     """Of the largest operand."""
+    core: int = 0
+    """Which core of the run does it."""
+    orders: tuple[int, ...] = ()
+    """Operands that are not written, but whose accesses before and after it do not cross it."""
 
     def running(self, body: Callable[..., None]) -> Plan:
         """The same with another body."""
@@ -150,10 +154,11 @@ class Step:
         """``dst ← operands`` in one line."""
         written = {i for i, o in enumerate(self.operands) if i in self.plan.writes or o.writes_register}
         target = ", ".join(self.operands[i].label for i in sorted(written))
-        others = [f"{o.label}" for i, o in enumerate(self.operands) if i not in written and o.label != "-"]
-        shown = [f"{k}={format_value(v)}" for k, v in self.plan.params.items()]
+        given = [o for i, o in enumerate(self.operands) if i not in written and not o.slot.name.startswith("peer")]
+        others = [o.label for o in given if o.label != "-"]
+        others += [f"{k}={format_value(v)}" for k, v in self.plan.params.items()]
         arrow = "+=" if self.plan.decided.get("mode") == "add" else "←"
-        return f"{target} {arrow} {', '.join(others + shown)}" if target else ", ".join(others + shown)
+        return f"{target} {arrow} {', '.join(others)}" if target else ", ".join(others)
 
 
 class Program:
@@ -165,6 +170,8 @@ class Program:
         self.allocations: Sequence[Allocation] = ()
         self.constants: list[Any] = []
         self.names: dict[int, str] = {}
+        self.cores: tuple[str, ...] = ("core 0",)
+        """What the cores are called that did it."""
         self._plan = array("i")
         self._site = array("i")
         self._first = array("q", [0])
@@ -278,13 +285,14 @@ class Program:
         """Multiply-adds of the tensor engine, counted as two operations each; transposes do not count."""
         return sum(n * self.plans[number].flops for number, n in Counter(self._plan).items())
 
-    def listing(self, start: int = 0, stop: int | None = None) -> str:
-        """The program as text: step, line, engine, instruction, operands."""
-        steps = range(start, len(self) if stop is None else min(stop, len(self)))
-        rows = [self[i] for i in steps]
+    def listing(self, start: int = 0, stop: int | None = None, *, only: Sequence[int] | None = None) -> str:
+        """The program, or ``only`` some steps of it, as text: step, core where there are several, line, engine, operands."""
+        rows = [self[i] for i in (range(start, len(self) if stop is None else min(stop, len(self))) if only is None else only)]
         width = max((len(r.instruction) for r in rows), default=0)
+        names = [f"{name}  " if len(self.cores) > 1 else "" for name in self.cores]
         return "\n".join(
-            f"{r.index:>5}  line {r.line or '-':>4}  {r.engine:<7} {r.instruction:<{width}}  {r.text}" for r in rows
+            f"{r.index:>5}  {names[r.plan.core]}line {r.line or '-':>4}  {r.engine:<7} {r.instruction:<{width}}  {r.text}"
+            for r in rows
         )
 
 

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 import nki_sim
-from nki_sim import kernel, lang, ops
+from nki_sim import collectives, kernel, lang, ops
 from nki_sim.errors import ALL_GENS, GEN_TARGET, Rule, isa_page, page
 from nki_sim.isa import INSTRUCTIONS, Instruction
 from nki_sim.isa.enums import engine
@@ -166,6 +166,8 @@ def entries() -> dict[str, Entry]:
     for name, value in lang.PUBLIC.items():
         if inspect.isroutine(value) or inspect.isclass(value):
             made.append(_of_function(f"nl.{name}", value, page(f"api/generated/nki.language.{name}.html")))
+    for name, value in collectives.PUBLIC.items():
+        made.append(_of_function(f"ncc.{name}", value, page(f"api/generated/nki.collectives.{name}.html")))
     made += [
         _of_function("nki.jit", kernel.jit, page("api/generated/nki.jit.html")),
         _of_function("NkiTensor", NkiTensor, _TENSOR),
@@ -203,6 +205,16 @@ _ALSO = (
     (r"nl\.tile_size", r"nl\.tile_size"),
     (rf"nl\.({_BINARY})", r"nl\.(binary_no|compare_one)|kernel\.operand_type"),
     (rf"nl\.({_BITS}|invert)", r"nl\.bitwise_int"),
+    (
+        r"ncc\.(?!Replica|rank_id).*",
+        r"coll\.(ranks|answered|same_call|lists|shapes|in_place|priority|executor|v_runtime)|run_ranks",
+    ),
+    (r"ncc\.all_(gather|to_all)_v.*", r"coll\.v_"),
+    (r"ncc\.all_gather_v_.*", r"coll\.all_gather_v"),
+    (r"ncc\.all_to_all_v_.*", r"coll\.all_to_all_v"),
+    (r"ncc\.collective_permute", r"coll\.permute\.ring"),
+    (r"ncc\.collective_permute_implicit_reduce", r"coll\.permute_implicit\."),
+    (r"nki\.jit", r"kernel\.lnc|memory\.(race|written)"),
     (r"nisa\.VirtualRegister", r"register\.|lang\.dynamic_var"),
     (r"nisa\.NkiScalar", r"scalar\."),
 )
@@ -301,11 +313,11 @@ def _sections(text: str | None) -> dict[str, str]:
 def find(name: str) -> Entry | None:
     """The page with this name, with or without its module."""
     every = entries()
-    name = name.strip().removeprefix("nki.isa.").removeprefix("nki.language.").rstrip("()")
+    name = name.strip().removeprefix("nki.isa.").removeprefix("nki.language.").removeprefix("nki.collectives.").rstrip("()")
     if name in every:
         return every[name]
     short = name.rpartition(".")[2]
-    prefixes = ("nisa", "nl", "NkiTensor") if short == name else ()
+    prefixes = ("nisa", "nl", "ncc", "NkiTensor") if short == name else ()
     return next((every[f"{p}.{name}"] for p in prefixes if f"{p}.{name}" in every), None)
 
 

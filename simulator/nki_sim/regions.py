@@ -6,6 +6,8 @@ than the pattern (a step of 2 touches every other element), never smaller.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -37,6 +39,68 @@ class Box(NamedTuple):
 def whole(shape: tuple[int, ...]) -> Box:
     """The box of a whole allocation."""
     return Box((0,) * len(shape), tuple(n - 1 for n in shape))
+
+
+def volume(box: Box) -> int:
+    """Elements in a box."""
+    return math.prod(b - a + 1 for a, b in zip(box.first, box.last, strict=True))
+
+
+class Boxes:
+    """Steps by the box they touched, on a grid of cells as large as the first box: close to constant time per access."""
+
+    __slots__ = ("_cells", "_grain", "_large")
+
+    MOST = 64
+    """Cells of one box; larger ones are kept apart."""
+
+    def __init__(self) -> None:
+        self._grain: tuple[int, ...] = ()
+        self._cells: dict[tuple[int, ...], dict[Box, list[int]]] = {}
+        self._large: dict[Box, list[int]] = {}
+
+    def add(self, box: Box, step: int) -> None:
+        if not self._grain:
+            self._grain = tuple(b - a + 1 for a, b in zip(box.first, box.last, strict=True))
+        cells = self._covered(box)
+        if cells is None:
+            self._large.setdefault(box, []).append(step)
+            return
+        for cell in cells:
+            self._cells.setdefault(cell, {}).setdefault(box, []).append(step)
+
+    def find(self, box: Box | None, found: dict[int, int], kind: int) -> None:
+        """Add the steps whose boxes share an element with ``box``, all of them for ``None``, with the stronger of two kinds."""
+        for group in self._groups(box):
+            for other, steps in group.items():
+                if box is None or other is box or other.overlaps(box):
+                    for step in steps:
+                        if found.get(step, -1) < kind:
+                            found[step] = kind
+
+    def cover(self, box: Box) -> None:
+        """Forget what lies inside ``box``."""
+        for group in list(self._groups(box)):
+            for other in [other for other in group if other is box or box.contains(other)]:
+                del group[other]
+
+    def _groups(self, box: Box | None) -> Iterable[dict[Box, list[int]]]:
+        cells = self._covered(box) if box is not None and self._grain else None
+        found = [self._large] if self._large else []
+        if cells is None:
+            return [*found, *self._cells.values()]
+        return found + [self._cells[cell] for cell in cells if cell in self._cells]
+
+    def _covered(self, box: Box) -> list[tuple[int, ...]] | None:
+        ranges = [(a // g, b // g) for a, b, g in zip(box.first, box.last, self._grain, strict=True)]
+        if all(a == b for a, b in ranges):
+            return [tuple(a for a, _ in ranges)]
+        cells: list[tuple[int, ...]] = [()]
+        for a, b in ranges:
+            cells = [(*cell, i) for cell in cells for i in range(a, b + 1)] if b - a < self.MOST else []
+            if not 0 < len(cells) <= self.MOST:
+                return None
+        return cells
 
 
 @lru_cache(maxsize=65536)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from nki_sim.dtypes import Array
 from nki_sim.errors import Diagnosis
@@ -35,9 +39,44 @@ class RunOptions:
     dry: bool = False
 
     @property
+    def of_machine(self) -> dict[str, bool]:
+        """The options that a machine has."""
+        return {"strict": self.strict, "precise": self.stores_precisely, "dry": self.dry}
+
+    @property
     def stores_precisely(self) -> bool:
         """``precise``, with the environment asked where it is ``None``."""
         return os.environ.get("NKI_PRECISE_FP", "1") != "0" if self.precise is None else self.precise
+
+
+@dataclass(frozen=True)
+class CoreRecord:
+    """What one core of a run did.
+
+    Attributes:
+        number: the core; ``name`` is what diagnoses call it.
+        program: of all cores; ``steps`` are this one's numbers in it.
+        memory: where its tiles lay.
+    """
+
+    number: int
+    program: Program = field(repr=False)
+    steps: npt.NDArray[np.int64] = field(repr=False)
+    memory: MemoryMap = field(repr=False)
+    name: str = "core 0"
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Instructions by name, most frequent first."""
+        names = Counter(self.program.plan_at(int(step)).instruction for step in self.steps)
+        return dict(sorted(names.items(), key=lambda item: (-item[1], item[0])))
+
+    def listing(self) -> str:
+        """Its program as text."""
+        return self.program.listing(only=self.steps.tolist())
 
 
 @dataclass
@@ -48,9 +87,11 @@ class Run:
         name: the kernel's name.
         core: the NeuronCore.
         lnc: logical cores.
-        result: what the kernel returned, as arrays of the caller's kind (a tuple where it returned several).
+        ranks: how many ran it.
+        result: what the kernel returned, as arrays of the caller's kind (a tuple where it returned several); of several ranks
+            a list with what each returned.
         machine: what recorded it.
-        memory: where the tiles lay.
+        memory: where the tiles lay; ``memories`` of each core.
         inputs: the inputs' values before the run, by allocation number; empty when they were not kept.
         seconds: how long it took here; says nothing about the device.
     """
@@ -64,12 +105,27 @@ class Run:
     inputs: dict[int, Array] = field(default_factory=dict, repr=False)
     seconds: float = 0.0
     precise: bool = True
+    memories: tuple[MemoryMap, ...] = field(default=(), repr=False)
+    ranks: int = 1
     _timelines: dict[Order, Timeline] = field(default_factory=dict, repr=False)
 
     @property
     def program(self) -> Program:
-        """Every instruction."""
+        """Every instruction; of several cores in the order in which they were executed."""
         return self.machine.program
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the cores are called."""
+        return self.program.cores
+
+    @property
+    def cores(self) -> tuple[CoreRecord, ...]:
+        """What each core did."""
+        plans = self.program.plan_numbers()
+        owner = np.array([plan.core for plan in self.program.plans] or [0])[plans] if len(plans) else plans
+        each = enumerate(zip(self.memories, self.names, strict=True))
+        return tuple(CoreRecord(n, self.program, np.flatnonzero(owner == n), memory, name) for n, (memory, name) in each)
 
     @property
     def findings(self) -> list[Diagnosis]:

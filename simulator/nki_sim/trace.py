@@ -204,7 +204,7 @@ class Replay:
         key: Any = tensor.id
         pinned = tensor.address is not None and self.machine.memory.stored(tensor.dtype) is tensor.dtype
         if pinned:
-            key = tensor.region
+            key = (tensor.region, tensor.core)
         found = self._data.get(key)
         if found is not None:
             return found

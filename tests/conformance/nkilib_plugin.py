@@ -13,6 +13,7 @@ import functools
 import inspect
 import json
 import os
+import signal
 import sys
 import types
 from pathlib import Path
@@ -27,7 +28,11 @@ from nki_sim import dtypes, mx
 ONE_CORE = os.environ.get("NKILIB_ONE_CORE") == "1"
 """Run cases written for two logical cores on one."""
 RESULTS = os.environ.get("NKILIB_RESULTS")
-"""Append one JSON object per kernel run to this file."""
+"""Append one JSON object per case to this file."""
+CASE_SECONDS = int(os.environ.get("NKILIB_CASE_SECONDS", "0"))
+"""After how long a case is given up; 0: never."""
+CASE: dict[str, Any] = {}
+"""What is known of the case that runs."""
 
 _GEN = {"gen2": "trn1", "gen3": "trn2", "gen4": "trn3"}
 
@@ -106,12 +111,9 @@ class _CpuSimulate:
             os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] = target
             returned: list[str] = []
             kernel = nki_sim.jit(_viewing(self.kernel, inputs, returned))[1 if ONE_CORE else cores]
+            CASE.update(kernel=kernel.name, target=target, cores=kernel.lnc)
             run = nki_sim.run(kernel, **_plain(inputs))
-            if RESULTS:
-                record = {"kernel": run.name, "target": target, "cores": run.lnc, "instructions": len(run.program),
-                          "findings": [f.headline for f in run.findings], "seconds": round(run.seconds, 3)}  # fmt: skip
-                with Path(RESULTS).open("a") as file:
-                    file.write(json.dumps(record) + "\n")
+            CASE.update(instructions=len(run.program), findings=sorted({f.rule.id for f in run.findings if f.rule}))
             return _library_results(run.result, returned)
 
         return call
@@ -206,3 +208,53 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     import test.utils.test_orchestrator as orchestrator
 
     orchestrator.Orchestrator._compiled_kernel = None
+    if CASE_SECONDS:
+        signal.signal(signal.SIGALRM, _give_up)
+    CASE.clear()
+
+
+def _give_up(number: int, frame: Any) -> None:
+    raise TimeoutError(f"not done after {CASE_SECONDS} s")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Any:
+    """Note how far results are from the suite's references, and give up on a case that takes too long."""
+    from test.utils.output_validator import OutputValidator
+
+    compare = OutputValidator._compare_outputs
+
+    def noting(self: Any, actual: Any, golden: Any, *rest: Any, **options: Any) -> Any:
+        for name, expected in golden.items():
+            CASE["error"] = max(CASE.get("error", 0.0), _error(actual.get(name), expected))
+        return compare(self, actual, golden, *rest, **options)
+
+    OutputValidator._compare_outputs = noting
+    signal.alarm(CASE_SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        OutputValidator._compare_outputs = compare
+
+
+def _error(actual: Any, expected: Any) -> float:
+    """The largest difference relative to the largest element; 0 for what are no numbers."""
+    if not isinstance(expected, np.ndarray) or actual is None or _packed(expected.dtype):
+        return 0.0
+    a, b = np.asarray(actual).astype(np.float64), expected.astype(np.float64)
+    if a.shape != b.shape or not a.size:
+        return 0.0
+    return float(np.nanmax(np.abs(a - b), initial=0.0) / max(float(np.nanmax(np.abs(b), initial=0.0)), 1e-30))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Any:
+    """Append what came of a case to the results."""
+    report = (yield).get_result()
+    if not RESULTS or not (call.when == "call" or report.outcome != "passed"):
+        return
+    what = str(call.excinfo.value) if call.excinfo is not None else ""
+    record = {"case": item.nodeid, **CASE, "result": report.outcome, "seconds": round(call.duration, 2), "what": what[:1500]}
+    with Path(RESULTS).open("a") as file:
+        file.write(json.dumps(record) + "\n")

@@ -48,6 +48,7 @@ ELSEWHERE = {
     "rng.shape": ("hw.partition_dim_le_128", "hw.sbuf.usable_partition_bytes"),
     "rand2.shape": ("hw.partition_dim_le_128", "hw.sbuf.usable_partition_bytes"),
     "kernel.args_hbm": ("kernel.output_shared_hbm",),
+    "kernel.lnc2_shared_hbm": ("kernel.output_shared_hbm",),
     "lang.no_arange_mgrid": ("kernel.api_name",),
     "lang.dynamic_range_step": ("lang.fori_loop_step",),
     "lang.ranges_deprecated": ("lang.dynamic_frontend",),
@@ -59,7 +60,6 @@ ELSEWHERE = {
 
 _BY_FORM = "no call can be written that breaks it: "
 _LIFTED = "lifted: NKI 0.7 runs the kernel's Python and takes all of it; "
-_LATER = "needs a second core: not simulated yet"
 
 UNCHECKED = {
     "hw.ap.same_pattern_every_partition": _BY_FORM + "a pattern has one free part for all partitions",
@@ -90,10 +90,5 @@ UNCHECKED = {
     "tensor_tensor.input_start_partition": "the documents do not say which partitions",
     "isa.engine_constants_deprecated": "a DeprecationWarning of Python, where the name is used",
     "kernel.pure": "kernels are run, not reused: there is nothing that could be stale",
-    "shared_constant.lnc2_same": _LATER,
-    "kernel.lnc2_shared_hbm": _LATER,
-    "kernel.lnc2_same_control_flow": _LATER,
-    "kernel.lnc_matches_runtime": _LATER,
-    **{name: _LATER for name in DOCUMENTED if name.startswith("coll.")},
 }
 """Documented limits that nothing checks, and why."""

@@ -3,6 +3,7 @@
 import linecache
 import textwrap
 
+import nki.collectives as ncc
 import nki.isa as nisa
 import nki.language as nl
 import nki_sim
@@ -25,7 +26,7 @@ def defined(name, source):
     """The names that a source text defines, its lines known to diagnoses."""
     filename = f"<example {name}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    namespace = {"nl": nl, "nisa": nisa, "np": np}
+    namespace = {"nl": nl, "nisa": nisa, "ncc": ncc, "np": np}
     exec(compile(source, filename, "exec", dont_inherit=True), namespace)  # noqa: S102 - the project's own examples
     return namespace
 

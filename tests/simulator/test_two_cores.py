@@ -1,45 +1,545 @@
-"""``core_barrier`` and ``sendrecv``: their arguments are checked, and a run with one logical core is no place for them."""
+"""Two logical cores: what they share, how they meet, and what is found when they do not."""
 
+import random
+import re
+
+import nki
 import nki.isa as nisa
 import nki.language as nl
 import nki_sim
 import numpy as np
 import pytest
 from kernels import hb, ps, sb
+from nki_sim.cores import interleaved
 
-X = np.ones((16, 8), np.float32)
+pytestmark = pytest.mark.filterwarnings("ignore::nki_sim.NkiWarning")
+X = np.arange(128 * 48, dtype=np.float32).reshape(128, 48)
+TARGETS = pytest.mark.parametrize("target", ["trn2", "trn3"])
 
 
-def refused(call, target="trn2"):
-    """The rule that stops a call in a kernel."""
+def me():
+    return nl.program_id(0), 1 - nl.program_id(0)
 
-    def kernel(x):
+
+def half(i):
+    return slice(64 * i, 64 * (i + 1))
+
+
+def kernel(function):
+    return nki.jit(function)[2]
+
+
+def on_two(function, *args, **options):
+    return nki_sim.run(kernel(function), *args, **options)
+
+
+def refused(function, *args, target="trn2", **options):
+    with pytest.raises(nki_sim.NkiError) as caught:
+        on_two(function, *args, target=target, **options)
+    return caught.value.diagnosis
+
+
+def found(function, *args, **options):
+    """Ids of what a run reports."""
+    return [finding.rule.id for finding in on_two(function, *args, **options).findings]
+
+
+def program_of(core):
+    """What a core did, without the numbers that all cores share."""
+    return [re.sub(r"tile \d+", "tile", line[5:]) for line in core.listing().splitlines()]
+
+
+# --- kernels -----------------------------------------------------------------------------------------------------------
+
+
+def doubled(x):
+    """Each core its half."""
+    out, mine = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm), half(nl.program_id(0))
+    nl.store(out[mine], nl.multiply(nl.load(x[mine]), 2.0))
+    return out
+
+
+def through_memory(x, sync=True):
+    """Each core writes its half of a shared tensor and reads the other one."""
+    i, other = me()
+    between = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=between[half(i)], src=x[half(i)])
+    if sync:
+        nisa.core_barrier(data=between, cores=(0, 1))
+    nisa.dma_copy(dst=out[half(i)], src=between[half(other)])
+    return out
+
+
+def exchanged(x, engine=nisa.dma_engine.dma):
+    """Each core gives the other its half."""
+    i, other = me()
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile, got = nl.load(x[half(i)]), nl.ndarray((64, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.sendrecv(src=tile, dst=got, send_to_rank=other, recv_from_rank=other, pipe_id=0, dma_engine=engine)
+    nl.store(out[half(i)], got)
+    return out
+
+
+def summed(x):
+    """A column of row sums: each core sums half of the columns, and both add up what they have."""
+    i, other = me()
+    out = nl.ndarray((x.shape[0], 1), dtype=nl.float32, buffer=nl.shared_hbm)
+    n = x.shape[1] // 2
+    mine, its = nl.sum(nl.load(x[:, i * n : (i + 1) * n]), axis=1, keepdims=True), nl.ndarray((128, 1), dtype=nl.float32)
+    nisa.sendrecv(src=mine, dst=its, send_to_rank=other, recv_from_rank=other, pipe_id=0)
+    nl.store(out[half(i)], nl.add(mine[half(i)], its[half(i)]))
+    return out
+
+
+SWAPPED = np.roll(X, 64, axis=0)
+RESULTS = [(doubled, 2 * X), (through_memory, SWAPPED), (exchanged, SWAPPED), (summed, X.sum(axis=1, keepdims=True))]
+
+
+# --- results -----------------------------------------------------------------------------------------------------------
+
+
+@TARGETS
+@pytest.mark.parametrize(("function", "expected"), RESULTS)
+def test_both_cores_make_one_result(function, expected, target):
+    run = on_two(function, X, target=target)
+    np.testing.assert_array_equal(run.result, expected)
+    assert (run.lnc, run.findings) == (2, [])
+    assert [len(core) for core in run.cores] == [len(run.program) // 2] * 2
+    assert run.cores[0].counts == run.cores[1].counts
+
+
+@pytest.mark.parametrize(("function", "expected"), RESULTS)
+def test_all_ways_to_call_them(function, expected, monkeypatch):
+    made = nki.jit(function)
+    for call in (made[2], nki.simulate(made[2])):
+        np.testing.assert_array_equal(call(X), expected)
+    monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "2")
+    np.testing.assert_array_equal(made(X), expected)
+    assert nki_sim.run(made, X).lnc == 2
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(("function", "expected"), RESULTS)
+def test_the_same_whatever_the_interleaving(function, expected, seed):
+    with interleaved(random.Random(seed).choice):
+        run = on_two(function, X)
+    np.testing.assert_array_equal(run.result, expected)
+    assert run.findings == []
+    straight = on_two(function, X)
+    for one, other in zip(run.cores, straight.cores, strict=True):
+        assert program_of(one) == program_of(other)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_race_is_found_whatever_the_interleaving(seed):
+    with interleaved(random.Random(seed).choice):
+        assert "memory.race" in found(through_memory, X, sync=False)
+
+
+@pytest.mark.parametrize(("function", "expected"), RESULTS)
+def test_the_record_runs_again(function, expected):
+    run = on_two(function, X)
+    out = next(a for a in run.program.allocations if a.role == "output")
+    replay = run.replay()
+    for step in (len(run.program), 3, len(run.program)):
+        values = replay.values(out, step)
+    np.testing.assert_array_equal(values, expected)
+
+
+def test_the_programs_know_where_they_are():
+    def tell(x):
+        seen.append((nl.program_id(0), nl.num_programs(), nl.num_programs(axes=0), nl.program_ndim()))
+        return x
+
+    seen = []
+    nki_sim.run(nki.jit(tell), X)
+    nki_sim.run(nki.jit(tell)[1], X)
+    on_two(tell, X)
+    assert seen == [(0, 1, 1, 0), (0, 1, 1, 1), (0, 2, 2, 1), (1, 2, 2, 1)]
+
+
+def test_private_memory_is_each_cores_own():
+    def private(x):
+        i, _ = me()
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        own = nl.ndarray((64, 48), dtype=x.dtype, buffer=nl.private_hbm)
+        nisa.dma_copy(dst=own, src=x[half(i)])
+        nisa.dma_copy(dst=out[half(i)], src=own)
+        return out
+
+    run = on_two(private, X)
+    np.testing.assert_array_equal(run.result, X)
+    assert run.findings == []
+
+
+def test_shared_tensors_are_one_by_name_or_by_order():
+    def named(x):
+        i, other = me()
+        names = ["a", "b"] if i == 0 else ["b", "a"]
+        tensors = {name: nl.ndarray((64, 48), dtype=x.dtype, buffer=nl.shared_hbm, name=name) for name in names}
+        unnamed = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=tensors["ab"[i]], src=x[half(i)])
+        nisa.core_barrier(data=tensors["a"], cores=(0, 1))
+        nisa.dma_copy(dst=unnamed[half(i)], src=tensors["ab"[other]])
+        return unnamed
+
+    run = on_two(named, X)
+    np.testing.assert_array_equal(run.result, SWAPPED)
+    assert [a.name for a in run.program.allocations if not a.region.on_chip] == ["x", "a", "b", ""]
+
+
+def test_inputs_are_written_once_and_by_both():
+    def into(x):
+        i, _ = me()
+        nisa.dma_copy(dst=x[half(i)], src=nl.full((64, 48), float(i), dtype=nl.float32))
+
+    values = X.copy()
+    on_two(into, values)
+    np.testing.assert_array_equal(values, np.repeat([[0.0], [1.0]], 64, axis=0) * np.ones((1, 48)))
+
+
+def test_each_core_has_its_own_memory_and_registers():
+    def big(x):
+        i, _ = me()
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nl.ndarray((128, 40_000), dtype=nl.float32, buffer=nl.sbuf)
+        tile = nl.ndarray((64, 48), dtype=x.dtype, buffer=nl.sbuf, address=(0, 100))
+        nisa.dma_copy(dst=tile, src=x[half(i)])
+        nisa.dma_copy(dst=out[half(i)], src=tile)
+        return out
+
+    run = on_two(big, X)
+    np.testing.assert_array_equal(run.result, X)
+    assert run.findings == []
+    assert [core.memory.sbuf.peak for core in run.cores] == [run.memory.sbuf.peak] * 2
+
+
+def test_loops_at_run_time():
+    def looped(x):
+        i, other = me()
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(x[half(i)])
+
+        def swap(_):
+            got = nl.ndarray((64, 48), dtype=x.dtype, buffer=nl.sbuf)
+            nisa.sendrecv(src=tile, dst=got, send_to_rank=other, recv_from_rank=other, pipe_id=0)
+            nisa.tensor_copy(dst=tile, src=got)
+
+        nl.fori_loop(0, 3, swap)
+        nl.store(out[half(i)], tile)
+        return out
+
+    np.testing.assert_array_equal(on_two(looped, X).result, SWAPPED)
+
+
+def test_both_dma_engines():
+    for engine in nisa.dma_engine:
+        run = on_two(exchanged, X, engine=engine)
+        np.testing.assert_array_equal(run.result, SWAPPED)
+        step = next(step for step in run.program if step.instruction == "sendrecv")
+        assert step.engine == {"dma": "dma", "gpsimd_dma": "gpsimd"}[engine.name]
+
+
+def test_an_error_on_one_core_ends_the_run():
+    def failing(x):
+        if nl.program_id(0) == 1:
+            nl.load(x[0:200])
+        nisa.core_barrier(data=x, cores=(0, 1))
+        return x
+
+    assert refused(failing, X).rule.id == "tensor.slice"
+
+    def raising(x):
+        if nl.program_id(0) == 0:
+            raise KeyError("mine")
+        return x
+
+    with pytest.raises(KeyError, match="mine"):
+        on_two(raising, X)
+
+
+# --- time --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_barrier_is_a_dependency_between_cores():
+    run = on_two(through_memory, X)
+    line = run.timeline()
+    steps = list(run.program)
+    barriers = [s.index for s in steps if s.instruction == "core_barrier"]
+    writes = [s.index for s in steps if s.index < min(barriers)]
+    reads = [s.index for s in steps if s.index > max(barriers)]
+    for order in ("program", "compiler"):
+        line = run.timeline(order)
+        assert min(line.start[reads]) >= max(line.done[writes])
+    assert {name.partition(": ")[0] for name in line.lanes} == {"0", "1"}
+
+
+def test_two_cores_take_half_the_time_of_one():
+    def work(x):
+        n, i = nl.num_programs(), nl.program_id(0)
+        out, rows = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm), x.shape[0] // n
+        for at in range(i * rows, (i + 1) * rows, 128):
+            nl.store(out[at : at + 128], nl.exp(nl.load(x[at : at + 128])))
+        return out
+
+    shape = ((4096, 2048), "float32")
+    launch = nki_sim.core("trn2").latencies.launch
+    one, two = (nki_sim.estimate(nki.jit(work)[n], shape) for n in (1, 2))
+    assert 1.8 < (one.total_time - launch) / (two.total_time - launch) < 2.2
+    assert [core["scalar"].instruction_count for core in two.cores] == [16, 16]
+    assert two.engines["scalar"].instruction_count == one.engines["scalar"].instruction_count == 32
+    assert "core 1 scalar" in str(two)
+    assert len(two.as_dict()["cores"]) == 2
+
+
+# --- races -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_race_names_both_lines():
+    race = next(f for f in on_two(through_memory, X, sync=False).findings if f.rule.id == "memory.race")
+    lines = [through_memory.__code__.co_firstlineno + n for n in (5, 8)]
+    text = race.text()
+    assert all(f"line {line}" in text for line in lines)
+    assert "core 0" in text
+    assert "core 1" in text
+    assert refused(through_memory, X, sync=False, strict=True).rule.id in ("memory.race", "ndarray.uninitialised")
+
+
+@pytest.mark.parametrize(("first", "second", "races"), [
+    (lambda t: t[0:64], lambda t: t[64:128], False),
+    (lambda t: t[0:65], lambda t: t[64:128], True),
+    (lambda t: t[:, 0:24], lambda t: t[:, 24:48], False),
+    (lambda t: t[:, 0:48:2], lambda t: t[:, 1:48:2], False),
+    (lambda t: t[:, 0:48:2], lambda t: t[:, 0:48:3], True),
+    (lambda t: t[0:128:2], lambda t: t[1:128:2], False),
+    (lambda t: t[0:128:2, 0:10], lambda t: t[0:128:2, 10:20], False),
+    (lambda t: t[0:128:2, 0:11], lambda t: t[0:128:2, 10:20], True),
+])  # fmt: skip
+def test_races_are_exact(first, second, races):
+    def write(x):
+        tile = nl.full((128, 48), float(nl.program_id(0)), dtype=nl.float32)
+        shared = nl.ndarray((128, 48), dtype=nl.float32, buffer=nl.shared_hbm)
+        view = (first, second)[nl.program_id(0)](shared)
+        nisa.dma_copy(dst=view, src=tile[0 : view.shape[0], 0 : view.shape[1]])
+        return x
+
+    assert ("memory.race" in found(write, X)) == races
+
+
+@pytest.mark.parametrize(("rows", "races"), [(([0, 2], [1, 3]), False), (([0, 2], [2, 5]), True)])
+def test_races_of_scatters_are_exact(rows, races):
+    def scatter(x, index):
+        shared = nl.ndarray((8, 48), dtype=nl.float32, buffer=nl.shared_hbm)
+        at = nl.load(index[2 * nl.program_id(0) : 2 * nl.program_id(0) + 2])
+        view = shared.ap(pattern=[[48, 2], [1, 48]], offset=0, vector_offset=at, indirect_dim=0)
+        nisa.dma_copy(dst=view, src=nl.full((2, 48), float(nl.program_id(0)), dtype=nl.float32))
+        return x
+
+    index = np.array([*rows[0], *rows[1]], np.int32).reshape(4, 1)
+    assert ("memory.race" in found(scatter, X, index)) == races
+
+
+def test_a_write_after_a_read_of_another_core_is_a_race():
+    def late(x):
+        if nl.program_id(0) == 0:
+            nl.load(x)
+        else:
+            nisa.dma_copy(dst=x[0:64], src=nl.zeros((64, 48), dtype=nl.float32))
+
+    assert found(late, X.copy()) == ["memory.race"]
+
+
+def test_an_exchange_orders_too():
+    def ordered(x):
+        i, other = me()
+        shared = nl.ndarray((64, 48), dtype=nl.float32, buffer=nl.shared_hbm)
+        tile, got = nl.zeros((64, 1), dtype=nl.float32), nl.ndarray((64, 1), dtype=nl.float32)
+        if i == 0:
+            nisa.dma_copy(dst=shared, src=x[0:64])
+        nisa.sendrecv(src=tile, dst=got, send_to_rank=other, recv_from_rank=other, pipe_id=0)
+        if i == 1:
+            nl.load(shared)
+        return x
+
+    assert found(ordered, X) == []
+
+
+def test_what_one_core_does_to_shared_memory_is_no_race():
+    def again(x):
+        shared = nl.ndarray((64, 48), dtype=nl.float32, buffer=nl.shared_hbm)
+        if nl.program_id(0) == 0:
+            for _ in range(3):
+                nisa.dma_copy(dst=shared, src=x[0:64])
+                nl.load(shared)
+        return x
+
+    assert found(again, X) == []
+
+
+def test_the_same_values_written_by_both_are_work_done_twice():
+    def twice(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.multiply(nl.load(x), 2.0))
+        return out
+
+    run = on_two(twice, X)
+    np.testing.assert_array_equal(run.result, 2 * X)
+    assert [f.rule.id for f in run.findings] == ["memory.written_twice"]
+
+
+# --- deadlocks ---------------------------------------------------------------------------------------------------------
+
+
+@TARGETS
+def test_a_barrier_that_one_core_does_not_come_to(target):
+    def alone(x):
+        nl.load(x)
+        if nl.program_id(0) == 1:
+            nisa.core_barrier(data=x, cores=(0, 1))
+        return x
+
+    diagnosis = refused(alone, X, target=target)
+    first = alone.__code__.co_firstlineno
+    assert diagnosis.rule.id == "core_barrier.answered"
+    assert diagnosis.line == first + 3
+    assert "core 1 waits" in diagnosis.headline
+    assert f"core 0 ended; its last instruction is dma_copy at line {first + 1}" in diagnosis.notes
+
+
+def test_a_receive_that_nobody_answers():
+    def alone(x):
+        i, other = me()
+        tile = nl.load(x[half(i)])
+        if i == 0:
+            nisa.sendrecv(
+                src=tile, dst=nl.zeros((64, 48), dtype=nl.float32), send_to_rank=other, recv_from_rank=other, pipe_id=3
+            )
+        return x
+
+    diagnosis = refused(alone, X)
+    assert diagnosis.rule.id == "sendrecv.answered"
+    assert "deadlock" in diagnosis.headline
+
+
+def test_cores_that_wait_for_different_things():
+    def apart(x):
+        i, other = me()
+        tile = nl.load(x[half(i)])
+        if i == 0:
+            nisa.core_barrier(data=x, cores=(0, 1))
+        else:
+            nisa.sendrecv(
+                src=tile, dst=nl.zeros((64, 48), dtype=nl.float32), send_to_rank=other, recv_from_rank=other, pipe_id=0
+            )
+        return x
+
+    diagnosis = refused(apart, X)
+    assert diagnosis.rule.id == "core_barrier.answered"
+    assert any("core 1 waits at line" in note and "sendrecv (pipe 0)" in note for note in diagnosis.notes)
+
+
+def test_a_receive_from_one_who_sends_elsewhere():
+    def crossed(x):
+        i, other = me()
+        tile, got = nl.load(x[half(i)]), nl.ndarray((64, 48), dtype=nl.float32)
+        nisa.sendrecv(src=tile, dst=got, send_to_rank=i, recv_from_rank=other, pipe_id=0)
+        return x
+
+    assert refused(crossed, X).rule.id == "sendrecv.answered"
+
+
+def test_what_is_sent_is_what_is_received():
+    def unlike(x):
+        i, other = me()
+        n = 24 + i
+        tile, got = nl.load(x[0:64, 0:n]), nl.ndarray((64, n), dtype=nl.float32)
+        nisa.sendrecv(src=tile, dst=got, send_to_rank=other, recv_from_rank=other, pipe_id=0)
+        return x
+
+    diagnosis = refused(unlike, X)
+    assert diagnosis.rule.id == "sendrecv.agree"
+    assert "[64 × 25]" in diagnosis.headline
+
+
+# --- one program on both -------------------------------------------------------------------------------------------------
+
+
+def test_shared_tensors_have_one_shape():
+    def unlike(x):
+        nl.ndarray((64, 48 + nl.program_id(0)), dtype=nl.float32, buffer=nl.shared_hbm)
+        return x
+
+    assert refused(unlike, X).rule.id == "kernel.lnc2_same_tensor"
+
+
+def test_cores_return_the_same():
+    def unlike(x):
+        out = nl.ndarray((128, 48), dtype=nl.float32, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out[half(nl.program_id(0))], src=x[half(nl.program_id(0))])
+        return out if nl.program_id(0) else x
+
+    assert refused(unlike, X).rule.id == "kernel.lnc2_same_output"
+
+
+def test_shared_constants_are_the_same():
+    def constants(x, apart):
+        nl.shared_constant(np.full((4, 4), apart * nl.program_id(0), np.float32))
+        return x
+
+    assert found(constants, X, 0) == []
+    assert found(constants, X, 1) == ["shared_constant.lnc2_same"]
+
+
+def test_a_barrier_on_different_tensors():
+    def unlike(x):
+        a, b = (nl.ndarray((64, 48), dtype=nl.float32, buffer=nl.shared_hbm) for _ in range(2))
+        nisa.core_barrier(data=(a, b)[nl.program_id(0)], cores=(0, 1))
+        return x
+
+    assert found(unlike, X) == ["core_barrier.same_data"]
+
+
+def test_loops_go_round_equally_often():
+    def loops(x, apart):
+        acc = nl.zeros((64, 1), dtype=nl.float32)
+
+        def body(_):
+            nisa.tensor_scalar(dst=acc, data=acc, op0=nl.add, operand0=1.0)
+
+        nl.fori_loop(0, 2 + apart * nl.program_id(0), body)
+        return x
+
+    assert found(loops, X, 0) == []
+    assert found(loops, X, 1) == ["kernel.lnc2_same_control_flow"]
+    assert "2 rounds on core 0, 3 on core 1" in on_two(loops, X, 1).findings[0].headline
+
+
+def test_the_environment_and_the_call_agree(monkeypatch):
+    monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "1")
+    assert refused(doubled, X).rule.id == "kernel.lnc_matches_runtime"
+    monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "3")
+    assert refused(doubled, X).rule.id == "kernel.lnc_values"
+    monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "2")
+    assert refused(doubled, X, target="trn1").rule.id == "kernel.lnc_values"
+
+
+# --- arguments, on one core and on two ------------------------------------------------------------------------------------
+
+
+def rule_of(call, cores, target):
+    def calling(x):
         call(x)
         return x
 
     with pytest.raises(nki_sim.NkiValidationError) as caught:
-        nki_sim.run(kernel, X, target=target)
+        nki_sim.run(nki.jit(calling)[cores], X, target=target)
     assert caught.value.diagnosis.line
     return caught.value.diagnosis.rule.id
 
 
 def barrier(data=None, cores=(0, 1), where=nl.shared_hbm):
     nisa.core_barrier(data=nl.ndarray((16, 8), dtype=nl.float32, buffer=where) if data is None else data, cores=cores)
-
-
-@pytest.mark.parametrize(("call", "rule"), [
-    (lambda x: barrier(), "core_barrier.lnc2"),
-    (lambda x: barrier(cores=[0, 1]), "core_barrier.lnc2"),
-    (lambda x: barrier(cores=(0,)), "core_barrier.cores"),
-    (lambda x: barrier(cores=(1, 0)), "core_barrier.cores"),
-    (lambda x: barrier(cores=2), "core_barrier.cores"),
-    (lambda x: barrier(where=nl.private_hbm), "core_barrier.shared_hbm"),
-    (lambda x: barrier(where=nl.sbuf), "core_barrier.shared_hbm"),
-    (lambda x: barrier(where=nl.psum), "core_barrier.buffers"),
-])  # fmt: skip
-@pytest.mark.parametrize("target", ["trn2", "trn3"])
-def test_barriers(call, rule, target):
-    assert refused(call, target) == rule
 
 
 def swap(src=None, dst=None, **changed):
@@ -51,7 +551,24 @@ GPSIMD = {"dma_engine": nisa.dma_engine.gpsimd_dma}
 
 
 @pytest.mark.parametrize(("call", "rule"), [
+    (lambda x: barrier(), "core_barrier.lnc2"),
+    (lambda x: barrier(cores=[0, 1]), "core_barrier.lnc2"),
     (lambda x: swap(), "sendrecv.lnc2"),
+    (lambda x: swap(sb(16, 256), sb(16, 256), **GPSIMD), "sendrecv.gpsimd_dma_lnc2"),
+    (lambda x: swap(sb(16, 256, dt=nl.uint8), sb(16, 256, dt=nl.uint8), **GPSIMD), "sendrecv.gpsimd_dma_lnc2"),
+])  # fmt: skip
+@TARGETS
+def test_one_core_has_none_to_meet(call, rule, target):
+    assert rule_of(call, 1, target) == rule
+
+
+@pytest.mark.parametrize(("call", "rule"), [
+    (lambda x: barrier(cores=(0,)), "core_barrier.cores"),
+    (lambda x: barrier(cores=(1, 0)), "core_barrier.cores"),
+    (lambda x: barrier(cores=2), "core_barrier.cores"),
+    (lambda x: barrier(where=nl.private_hbm), "core_barrier.shared_hbm"),
+    (lambda x: barrier(where=nl.sbuf), "core_barrier.shared_hbm"),
+    (lambda x: barrier(where=nl.psum), "core_barrier.buffers"),
     (lambda x: swap(send_to_rank=2), "sendrecv.ranks"),
     (lambda x: swap(recv_from_rank=-1), "sendrecv.ranks"),
     (lambda x: swap(recv_from_rank=True), "sendrecv.ranks"),
@@ -60,17 +577,16 @@ GPSIMD = {"dma_engine": nisa.dma_engine.gpsimd_dma}
     (lambda x: swap(dst=sb(16, 8, dt=nl.int32)), "sendrecv.same_dtype"),
     (lambda x: swap(dst=sb(16, 2, 4)), "sendrecv.same_shape"),
     (lambda x: swap(sb(16, 257), sb(16, 257), **GPSIMD), "sendrecv.gpsimd_dma_size"),
-    (lambda x: swap(sb(16, 256), sb(16, 256), **GPSIMD), "sendrecv.gpsimd_dma_lnc2"),
     (lambda x: swap(sb(16, 257, dt=nl.bfloat16), sb(16, 257, dt=nl.bfloat16), **GPSIMD), "sendrecv.gpsimd_dma_size"),
-    (lambda x: swap(sb(16, 256, dt=nl.uint8), sb(16, 256, dt=nl.uint8), **GPSIMD), "sendrecv.gpsimd_dma_lnc2"),
     (lambda x: swap(sb(16, 257, dt=nl.uint8), sb(16, 257, dt=nl.uint8), **GPSIMD), "sendrecv.gpsimd_dma_size"),
     (lambda x: swap(use_gpsimd_dma=True), "kernel.unexpected_kwargs"),
 ])  # fmt: skip
-@pytest.mark.parametrize("target", ["trn2", "trn3"])
-def test_exchanges(call, rule, target):
-    assert refused(call, target) == rule
+@pytest.mark.parametrize("cores", [1, 2])
+@TARGETS
+def test_arguments(call, rule, cores, target):
+    assert rule_of(call, cores, target) == rule
 
 
 def test_trn1_has_neither():
-    assert refused(lambda x: barrier(), "trn1") == "core_barrier.gen3"
-    assert refused(lambda x: swap(), "trn1") == "sendrecv.gen3"
+    assert rule_of(lambda x: barrier(), 1, "trn1") == "core_barrier.gen3"
+    assert rule_of(lambda x: swap(), 1, "trn1") == "sendrecv.gen3"

@@ -30,17 +30,18 @@ export function controls(viewer) {
   const message = element("span", { class: "message", role: "status" });
   const root = element("div", { class: "controls", role: "toolbar", "aria-label": "Stepping" },
     iconButton("first", "First step (Home)", () => viewer.go(0)),
-    iconButton("back", "Step back (←)", () => viewer.go(viewer.state.step - 1)),
-    iconButton("forward", "Step (→)", () => viewer.go(viewer.state.step + 1)),
+    iconButton("back", "Step back (←)", () => viewer.move(-1)),
+    iconButton("forward", "Step (→)", () => viewer.move(1)),
     iconButton("last", "Last step (End)", () => viewer.go(last)),
-    play, speed(viewer), slider, where, message, jumps(viewer), search(viewer));
+    play, speed(viewer), ...cores(viewer), slider, where, message, jumps(viewer), search(viewer));
   store.subscribe((state, changed) => {
     if (changed.has("step")) {
       const { line } = overview.placeOf(state.step);
+      const core = overview.cores.length > 1 ? ` · ${overview.cores[overview.planOf(state.step).core]}` : "";
       slider.value = String(state.step);
       slider.style.setProperty("--done", `${last ? (100 * state.step) / last : 0}%`);
       slider.setAttribute("aria-valuetext", `step ${state.step} of ${last}`);
-      where.textContent = `step ${state.step.toLocaleString("en")} of ${last.toLocaleString("en")}${line ? ` · line ${line}` : ""}`;
+      where.textContent = `step ${state.step.toLocaleString("en")} of ${last.toLocaleString("en")}${core}${line ? ` · line ${line}` : ""}`;
     }
     if (changed.has("playing")) play.replaceChildren(...(state.playing ? [icon("pause"), "pause"] : [icon("play"), "play"]));
     if (changed.has("message")) message.textContent = state.message;
@@ -84,6 +85,19 @@ function speed(viewer) {
   }, ...options);
 }
 
+/** Whose steps are walked through, where there are several cores. @param {Viewer} viewer */
+function cores(viewer) {
+  const { cores: names } = viewer.overview;
+  if (names.length < 2) return [];
+  const options = [names.length === 2 ? "both cores" : "all", ...names].map((name, i) => element("option", { value: i - 1 }, name));
+  const change = (/** @type {Event} */ event) => {
+    const chosen = Number(/** @type {HTMLSelectElement} */ (event.target).value);
+    viewer.choose(chosen < 0 ? null : chosen);
+    viewer.root.focus({ preventScroll: true }); // the keys go on stepping
+  };
+  return [element("select", { class: "speed cores", title: "Whose steps to walk through", "aria-label": "Core", change }, ...options)];
+}
+
 /** @param {Viewer} viewer */
 function jumps(viewer) {
   const { failure, findings } = viewer.overview;
@@ -122,10 +136,10 @@ export function keyAction(viewer, key, shift) {
   const direction = shift ? -1 : 1;
   /** @type {Record<string, () => void>} */
   const actions = {
-    ArrowRight: () => (shift ? viewer.sameEngine(1) : viewer.go(step + 1)),
-    ArrowLeft: () => (shift ? viewer.sameEngine(-1) : viewer.go(step - 1)),
-    ArrowDown: () => viewer.go(step + 1),
-    ArrowUp: () => viewer.go(step - 1),
+    ArrowRight: () => (shift ? viewer.sameEngine(1) : viewer.move(1)),
+    ArrowLeft: () => (shift ? viewer.sameEngine(-1) : viewer.move(-1)),
+    ArrowDown: () => viewer.move(1),
+    ArrowUp: () => viewer.move(-1),
     Home: () => viewer.go(0),
     End: () => viewer.go(viewer.overview.steps - 1),
     " ": () => viewer.play(!playing),

@@ -21,12 +21,13 @@ const MOVES = {
   transpose: "transpose: the source is read across the order it lies in",
   broadcast: "broadcast: one element goes to several places",
   gather: "gather: an index picks the source's rows",
+  exchange: "exchange: the other core's tile comes here, while this core's goes there",
   scatter: "scatter: an index picks the destination's rows",
 };
 
 /** @param {Viewer} viewer @param {any} detail @returns {Promise<Node[]>} */
 export async function dmaView(viewer, detail) {
-  const src = operandNamed(detail, "src");
+  const src = operandNamed(detail, "received") ?? operandNamed(detail, "src");
   const dst = operandNamed(detail, "dst");
   const parts = [facts(viewer, detail), element("div", { class: "figures pair" }, ...patterns(viewer, detail, src, dst))];
   const values = await valueFigures(viewer, detail, src, dst);

@@ -17,9 +17,11 @@ export function engine(name) {
 }
 
 /**
- * The engine that a lane of the timeline belongs to, and the lane's name as shown.
+ * The engine that a lane of the timeline belongs to, and the lane's name as shown, after its core's number where there are several.
  * @param {string} lane
  */
 export function laneEngine(lane) {
-  return lane.startsWith("DMA") ? { ...engine("dma"), name: lane } : engine(lane);
+  const [, core, name] = /** @type {RegExpExecArray} */ (/^(?:(\d+): )?(.*)$/.exec(lane));
+  const found = name.startsWith("DMA") ? { ...engine("dma"), name } : engine(name);
+  return core === undefined ? found : { ...found, name: `${core} ${found.name}` };
 }

@@ -19,9 +19,12 @@ export function memoryPane(viewer) {
   const { root, note, body } = pane("memory", "Memory");
   note.append(legend("read", "read now"), legend("write", "written now"), legend("live", "alive"), legend("absent", "freed or not yet"));
   let width = 0; // known from the observer: asking the page for it at each step would make it lay out twice
-  const draw = () => body.replaceChildren(...hbm(viewer), ...sbuf(viewer, width), ...psum(viewer, width));
+  const draw = () => {
+    const cores = viewer.overview.coresShown(viewer.state.step, viewer.state.core);
+    body.replaceChildren(...hbm(viewer), ...cores.flatMap((core) => [...sbuf(viewer, width, core), ...psum(viewer, width, core)]));
+  };
   store.subscribe((_, changed) => {
-    if (changed.has("step") || changed.has("detail") || changed.has("tile")) draw();
+    if (changed.has("step") || changed.has("detail") || changed.has("tile") || changed.has("core")) draw();
   });
   new ResizeObserver(() => {
     const now = Math.max(240, body.clientWidth - MARGINS);
@@ -122,17 +125,23 @@ function words(tile) {
 
 // -- on chip -----------------------------------------------------------------------------------------------------------
 
-/** @param {Viewer} viewer @param {number} width */
-function sbuf(viewer, width) {
-  const { limit, peak, high } = viewer.overview.memory.sbuf;
+/** A memory's name, with its core's where there are several. @param {Viewer} viewer @param {string} memory @param {number} core */
+function named(viewer, memory, core) {
+  const { cores } = viewer.overview;
+  return cores.length > 1 ? `${memory} of ${cores[core]}` : memory;
+}
+
+/** @param {Viewer} viewer @param {number} width @param {number} core */
+function sbuf(viewer, width, core) {
+  const { limit, peak, high } = viewer.overview.memory.each[core].sbuf;
   const shown = Math.max(high, peak, 64);
   const over = shown > limit;
-  const now = viewer.overview.alive(viewer.state.step).filter((a) => a.region === "sbuf").reduce((sum, a) => sum + a.row_bytes, 0);
-  const picture = chip(viewer, "sbuf", width, 150, width / shown);
+  const now = viewer.overview.alive(viewer.state.step).filter((a) => a.region === "sbuf" && a.core === core).reduce((sum, a) => sum + a.row_bytes, 0);
+  const picture = chip(viewer, "sbuf", core, width, 150, width / shown);
   if (over) picture.append(shape("line", { x1: (limit / shown) * width, x2: (limit / shown) * width, y1: -4, y2: 154, class: "limit" }));
   const foot = element("p", { class: "foot" }, element("span", {}, "0"),
     element("span", {}, over ? `limit ${formatBytes(limit)} marked` : "bytes in each partition →"), element("span", {}, formatBytes(shown)));
-  return [heading("SBUF", `now ${formatBytes(now)} · peak ${formatBytes(peak)} of ${formatBytes(limit)} per partition`),
+  return [heading(named(viewer, "SBUF", core), `now ${formatBytes(now)} · peak ${formatBytes(peak)} of ${formatBytes(limit)} per partition`),
     usage(now, peak, limit), picture, foot];
 }
 
@@ -143,20 +152,21 @@ function usage(now, peak, limit) {
     element("i", { class: "peak", style: `width:${part(peak)}` }), element("i", { class: "used", style: `width:${part(now)}` }));
 }
 
-/** @param {Viewer} viewer @param {number} width */
-function psum(viewer, width) {
-  const { banks, bank_bytes: size, psum: { peak } } = viewer.overview.memory;
-  const picture = chip(viewer, "psum", width, 110, width / (banks * size));
+/** @param {Viewer} viewer @param {number} width @param {number} core */
+function psum(viewer, width, core) {
+  const { banks, bank_bytes: size, each } = viewer.overview.memory;
+  const { peak } = each[core].psum;
+  const picture = chip(viewer, "psum", core, width, 110, width / (banks * size));
   for (let i = 1; i < banks; i++) picture.children[0].after(shape("line", { x1: (i / banks) * width, x2: (i / banks) * width, y1: 0, y2: 110, class: "cut" }));
   const numbers = Array.from({ length: banks }, (_, i) => element("span", {}, String(i)));
-  return [heading("PSUM", `${banks} banks × ${formatBytes(size)} · peak ${Math.ceil(peak / size)} of ${banks} banks`),
-    picture, element("p", { class: "foot banks" }, ...numbers), ...accumulation(viewer, size)];
+  return [heading(named(viewer, "PSUM", core), `${banks} banks × ${formatBytes(size)} · peak ${Math.ceil(peak / size)} of ${banks} banks`),
+    picture, element("p", { class: "foot banks" }, ...numbers), ...accumulation(viewer, core, size)];
 }
 
-/** The sum that is under way in a bank, when this step is a part of it. @param {Viewer} viewer @param {number} size of a bank */
-function accumulation(viewer, size) {
-  const { detail } = viewer.state;
-  if (!detail?.matmul) return [];
+/** The sum that is under way in a bank, when this step is a part of it. @param {Viewer} viewer @param {number} core @param {number} size of a bank */
+function accumulation(viewer, core, size) {
+  const { detail, step } = viewer.state;
+  if (!detail?.matmul || viewer.overview.planOf(step).core !== core) return [];
   const { group, position, evicted } = detail.matmul;
   const { label, placed } = viewer.overview.allocations[detail.operands.find((/** @type {any} */ o) => o.writes).allocation];
   const parts = [`bank ${Math.floor(placed / size)}: ${label}, ${position + 1} of ${group.length} added`,
@@ -166,10 +176,11 @@ function accumulation(viewer, size) {
 
 /**
  * One memory: partitions down, bytes across.
- * @param {Viewer} viewer @param {string} region @param {number} width @param {number} height @param {number} scale pixels of a byte
+ * @param {Viewer} viewer @param {string} region @param {number} core @param {number} width @param {number} height @param {number} scale pixels of a byte
  */
-function chip(viewer, region, width, height, scale) {
+function chip(viewer, region, core, width, height, scale) {
   const { overview, state } = viewer;
+  const here = (/** @type {Allocation} */ a) => a.region === region && a.core === core;
   const touched = overview.touched(state.step);
   const picture = shape("svg", { width: width + 34, height: height + 8, viewBox: `-32 -4 ${width + 34} ${height + 8}`, class: `map ${region}`,
     role: "group", "aria-label": `${region.toUpperCase()} at step ${state.step}` });
@@ -177,8 +188,8 @@ function chip(viewer, region, width, height, scale) {
   for (const partition of [0, 64, 127]) {
     picture.append(shape("text", { x: -5, y: partition === 0 ? 8 : (height * partition) / PARTITIONS + 3, class: "axis" }, String(partition)));
   }
-  const alive = overview.alive(state.step).filter((a) => a.region === region);
-  const absent = overview.absent(state.step, MOST_ABSENT).filter((a) => a.region === region && !alive.some((b) => overlap(a, b)));
+  const alive = overview.alive(state.step).filter(here);
+  const absent = overview.absent(state.step, MOST_ABSENT).filter((a) => here(a) && !alive.some((b) => overlap(a, b)));
   const names = distinct(alive);
   for (const tile of absent) picture.append(place(viewer, tile, tile.label, scale, height, "absent"));
   for (const tile of alive) {

@@ -19,9 +19,10 @@ import { unpack } from "./packing.js";
  * @property {number} born
  * @property {number} last
  * @property {number | null} line
+ * @property {number} core
  *
  * @typedef {{ line: number, last: number, file: number, place: string }} Place
- * @typedef {{ instruction: string, engine: string, cycles: number, touches: number }} Plan
+ * @typedef {{ instruction: string, engine: string, cycles: number, touches: number, core: number }} Plan
  */
 
 const NOWHERE = { line: 0, last: 0, file: 0, place: "" };
@@ -31,6 +32,7 @@ export class Overview {
   constructor(sent) {
     this.kernel = /** @type {string} */ (sent.kernel);
     this.target = /** @type {string} */ (sent.target);
+    this.cores = /** @type {string[]} */ (sent.cores);
     this.steps = /** @type {number} */ (sent.steps);
     this.plans = /** @type {Plan[]} */ (sent.plans);
     this.sites = /** @type {Place[]} */ (sent.sites);
@@ -112,7 +114,7 @@ export class Overview {
       const wait = next < born.length ? born[next].born - step : Infinity;
       const gone = past >= 0 ? step - dead[past].last : Infinity;
       const tile = gone <= wait ? dead[past--] : born[next++];
-      const place = [tile.region, tile.placed, tile.start_partition, tile.row_bytes].join();
+      const place = [tile.core, tile.region, tile.placed, tile.start_partition, tile.row_bytes].join();
       if (!places.has(place)) places.set(place, tile);
     }
     return [...places.values()];
@@ -131,6 +133,16 @@ export class Overview {
     return false;
   }
 
+  /**
+   * The cores whose memories are shown at a step: the chosen one, both of two, of more that of the step.
+   * @param {number} step
+   * @param {number | null} chosen
+   */
+  coresShown(step, chosen) {
+    if (chosen !== null) return [chosen];
+    return this.cores.length <= 2 ? this.cores.map((_, i) => i) : [this.planOf(step)?.core ?? 0];
+  }
+
   // -- jumps: each answers a step, or -1 -----------------------------------------------------------------------------
 
   /**
@@ -146,10 +158,21 @@ export class Overview {
     return -1;
   }
 
+  /**
+   * The nearest step of a core, of any where none is chosen.
+   * @param {number} step
+   * @param {number} direction 1 or -1
+   * @param {number | null} core
+   */
+  ofCore(step, direction, core) {
+    if (core === null) return step + direction;
+    return this.seek(step, direction, (other) => this.planOf(other).core === core);
+  }
+
   /** @param {number} step @param {number} [direction] */
   sameEngine(step, direction = 1) {
-    const engine = this.planOf(step).engine;
-    return this.seek(step, direction, (other) => this.planOf(other).engine === engine);
+    const { engine, core } = this.planOf(step);
+    return this.seek(step, direction, (other) => this.planOf(other).engine === engine && this.planOf(other).core === core);
   }
 
   /** @param {number} step @param {number} tile @param {number} [direction] */

@@ -56,12 +56,15 @@ export function programPane(viewer) {
     const plan = overview.planOf(step);
     const { name, fill, ink } = engine(plan.engine);
     const now = step === viewer.state.step;
+    const several = overview.cores.length > 1;
+    const other = viewer.state.core !== null && plan.core !== viewer.state.core;
     const faulty = overview.faults(step).length > 0;
     const made = element("div", {
-      class: `row${now ? " now" : ""}${faulty ? " fault" : ""}${depth ? " inner" : ""}`,
+      class: `row${now ? " now" : ""}${faulty ? " fault" : ""}${other ? " other" : ""}${depth ? " inner" : ""}`,
       role: "listitem", "data-step": step, "aria-current": now ? "step" : null, click: () => viewer.go(step),
     },
     element("span", { class: "number" }, String(step)),
+    ...(several ? [element("span", { class: "core", title: overview.cores[plan.core] }, String(plan.core))] : []),
     element("span", { class: "badge", style: `background:${fill};color:${ink}` }, name),
     element("b", {}, plan.instruction),
     element("span", { class: "what" }, texts.of(step)));
@@ -102,6 +105,7 @@ export function programPane(viewer) {
   new ResizeObserver(() => draw()).observe(body);
   store.subscribe((state, changed) => {
     if (changed.has("step")) follow(state.step);
+    else if (changed.has("core")) draw();
   });
   return root;
 }

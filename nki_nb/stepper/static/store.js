@@ -10,6 +10,7 @@
  * @property {string} trouble why its details cannot be had
  * @property {boolean} playing
  * @property {number} speed steps in a second
+ * @property {number | null} core whose steps are walked through; all cores' where none is chosen
  * @property {string} message one line for the reader
  */
 
@@ -49,5 +50,5 @@ export class Store {
 
 /** @returns {State} */
 export function initialState() {
-  return { step: -1, tile: null, element: null, detail: null, trouble: "", playing: false, speed: 2, message: "" };
+  return { step: -1, tile: null, element: null, detail: null, trouble: "", playing: false, speed: 2, core: null, message: "" };
 }

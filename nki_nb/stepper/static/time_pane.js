@@ -182,10 +182,17 @@ class Timeline {
     context.fillText(name, 0, top + this.tall * BAR - 2);
     context.fillStyle = this.rule ?? "";
     context.fillRect(LABELS, top + this.tall - 2, this.width, 1);
+    if (this.beginsCore(lane)) context.fillRect(0, top - 3, LABELS + this.width, 1.5);
     const first = Math.max(0, startedBy(lane.start, this.from) - 1);
     const last = startedBy(lane.start, this.to);
     if (last - first <= this.width / 2) for (let i = first; i < last; i++) this.drawBar(context, lane, i, top);
     else this.drawCoverage(context, lane, top);
+  }
+
+  /** Whether a lane is the first of another core than the lane above. @param {Lane} lane */
+  beginsCore(lane) {
+    const above = this.lanes[this.lanes.indexOf(lane) - 1];
+    return above !== undefined && above.name.split(": ")[0] !== lane.name.split(": ")[0] && lane.name.includes(": ");
   }
 
   /** @param {CanvasRenderingContext2D} context @param {Lane} lane @param {number} i @param {number} top */

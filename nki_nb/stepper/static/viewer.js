@@ -45,6 +45,22 @@ export class Viewer {
     this.ask(this.details(target)).then((detail) => this.show(detail, next), (error) => this.missing(error));
   }
 
+  /** One step on or back, among those of the chosen core. @param {number} direction */
+  move(direction) {
+    const { step, core } = this.state;
+    const to = this.overview.ofCore(step, direction, core);
+    if (to >= 0) this.go(to);
+  }
+
+  /** Walk through the steps of one core, or of all. @param {number | null} core */
+  choose(core) {
+    this.store.set({ core });
+    const { step } = this.state;
+    if (core === null || step < 0 || this.overview.planOf(step).core === core) return;
+    const next = this.overview.ofCore(step, 1, core);
+    this.go(next >= 0 ? next : this.overview.ofCore(step, -1, core));
+  }
+
   /** The question for a step's details. @param {number} step */
   details(step) {
     const { element } = this.state;
@@ -150,8 +166,9 @@ export class Viewer {
     if (playing && this.state.step === last) this.go(0);
     if (playing) {
       this.timer = window.setInterval(() => {
-        if (this.state.step >= last) this.play(false);
-        else this.go(this.state.step + 1);
+        const before = this.state.step;
+        if (before < last) this.move(1);
+        if (this.state.step === before) this.play(false);
       }, 1000 / this.state.speed);
     }
     this.store.set({ playing });

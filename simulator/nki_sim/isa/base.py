@@ -78,6 +78,7 @@ class Cost:
         transpose_flops: operations of the tensor engine that only move data.
         ports: what others may not use meanwhile.
         queue: of a DMA instruction, whose sequencer triggers it.
+        link_ns: of a collective, ns on the links between chips.
     """
 
     cycles: float = 0.0
@@ -88,6 +89,7 @@ class Cost:
     transpose_flops: int = 0
     ports: tuple[str, ...] = ()
     queue: str = ""
+    link_ns: float = 0.0
 
 
 def _operand(spec: OperandSpec, default: Any) -> Any:

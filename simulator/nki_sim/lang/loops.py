@@ -13,6 +13,7 @@ from nki_sim import context
 from nki_sim.errors import Broken, NkiAssertionError, NkiTypeError, NkiValidationError, Rule, fail, page, violation
 from nki_sim.machine import Machine
 from nki_sim.scalars import NkiScalar, RuntimeScalar, VirtualRegister, now
+from nki_sim.source import call_sites
 
 _LOOPS = page("deep-dives/nki-dynamic-loops.html")
 STEP = Rule("lang.fori_loop_step", "step is a positive whole number that is known while the kernel is built", page=_LOOPS)
@@ -177,12 +178,15 @@ class _Body:
     def __init__(self, machine: Machine, trace: Callable[[], None]):
         self._machine = machine
         self._trace = trace
+        self.site = call_sites(2)[0]
+        """The line that makes the loop."""
         # Where the loop stands, not where it is first run: an inner loop may get its first round in a later one of the outer.
         self._scopes = (*machine.scopes, self)
         self._kept: list[Any] | None = None
 
     def round(self) -> None:
         """Do the body once."""
+        self._machine.round_of(self)
         if self._kept is None:
             self._first()
             return

@@ -150,7 +150,7 @@ def no_reorder() -> Iterator[None]:
 
 
 def program_id(axis: int = 0) -> int:
-    """Index of this core in the launch grid: 0.
+    """Index of this logical core: 0, or 1 on the second of two.
 
     Args:
         axis: an axis of the grid.
@@ -159,12 +159,11 @@ def program_id(axis: int = 0) -> int:
         start = 256 * nl.program_id(axis=0)
         tile = nl.load(x[:, start : start + 256])
     """
-    context.machine()
-    return 0
+    return context.machine().number
 
 
 def num_programs(axes: Any = 0) -> int:
-    """Number of cores in the launch grid: 1.
+    """Number of logical cores that run the kernel: 1, or 2 of ``kernel[2]``.
 
     Args:
         axes: an axis of the grid, or several.
@@ -173,19 +172,17 @@ def num_programs(axes: Any = 0) -> int:
         share = x.shape[1] // nl.num_programs(axes=0)
         tile = nl.load(x[:, 0:share])
     """
-    context.machine()
-    return 1
+    return context.machine().programs
 
 
 def program_ndim() -> int:
-    """Dimensions of the launch grid: 0, there is no grid on one core.
+    """Dimensions of the launch grid: 1 of ``kernel[n]``, 0 where there is no grid.
 
     Example:
         core = nl.program_id(axis=0) if nl.program_ndim() else 0
         tile = nl.load(x[:, 256 * core : 256 * (core + 1)])
     """
-    context.machine()
-    return 0
+    return context.machine().grid
 
 
 def is_hbm(buffer: MemoryRegion) -> bool:

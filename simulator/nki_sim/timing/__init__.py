@@ -4,7 +4,7 @@ from nki_sim.timing.advice import Advice, advise
 from nki_sim.timing.dependencies import Dependencies, check_order, dependencies
 from nki_sim.timing.descriptors import DmaShape, dma_shape
 from nki_sim.timing.profile import EngineProfile, Profile, profile
-from nki_sim.timing.schedule import ENGINES, Order, Timeline, schedule
+from nki_sim.timing.schedule import ENGINES, Order, Timeline, core_of, schedule
 
 __all__ = [
     "ENGINES",
@@ -17,6 +17,7 @@ __all__ = [
     "Timeline",
     "advise",
     "check_order",
+    "core_of",
     "dependencies",
     "dma_shape",
     "profile",

@@ -65,7 +65,7 @@ def _bound(profile: Profile) -> Iterator[Advice]:
     issuing, queue = _issuing(profile)
     name = max((n for n in shares if n != "dma"), key=lambda n: shares[n])
     if shares[name] >= BOUND_PERCENT:
-        lines = _lines(profile.program, profile.timeline.lane == ENGINES.index(name))
+        lines = _lines(profile.program, profile.timeline.lane_in_core == ENGINES.index(name))
         yield Advice(
             "bound", f"the {name} engine bounds the kernel: active {shares[name]:.0f} % of its {format_time(work)}", lines
         )
@@ -74,7 +74,7 @@ def _bound(profile: Profile) -> Iterator[Advice]:
             "bound",
             f"issuing DMA instructions bounds the kernel: {profile.dma_transfer_count} transfers, "
             f"{format_time(profile.core.latencies.dma_issue)} apart on the {queue}; larger transfers are fewer",
-            _lines(profile.program, profile.timeline.lane >= len(ENGINES)),
+            _lines(profile.program, profile.timeline.lane_in_core >= len(ENGINES)),
         )
     elif shares["dma"] >= BOUND_PERCENT:
         moved = profile.hbm_read_bytes + profile.hbm_write_bytes
@@ -82,7 +82,7 @@ def _bound(profile: Profile) -> Iterator[Advice]:
             "bound",
             f"moving data bounds the kernel: DMA is active {shares['dma']:.0f} % of {format_time(work)} "
             f"and reaches {moved / work:.0f} GB/s",
-            _lines(profile.program, profile.timeline.lane >= len(ENGINES)),
+            _lines(profile.program, profile.timeline.lane_in_core >= len(ENGINES)),
         )
     else:
         path = _path_shares(profile)
@@ -92,12 +92,13 @@ def _bound(profile: Profile) -> Iterator[Advice]:
 
 def _issuing(profile: Profile) -> tuple[float, str]:
     """ns in which the busiest queue issues, and its name."""
-    queues: Counter[str] = Counter()
-    for number in profile.program.plan_numbers()[profile.timeline.lane >= len(ENGINES)]:
-        queues[profile.program.plans[int(number)].cost.queue] += 1
+    queues: Counter[tuple[int, str]] = Counter()
+    for number in profile.program.plan_numbers()[profile.timeline.lane_in_core >= len(ENGINES)]:
+        plan = profile.program.plans[int(number)]
+        queues[plan.core, plan.cost.queue] += 1
     if not queues:
         return 0.0, ""
-    queue, count = queues.most_common(1)[0]
+    (_, queue), count = queues.most_common(1)[0]
     return count * profile.core.latencies.dma_issue, f"{queue} queue"
 
 
@@ -108,7 +109,7 @@ def _path_shares(profile: Profile) -> list[tuple[str, float]]:
     path = line.critical_path()
     for step, following in zip(path, [*path[1:], None], strict=True):
         until = line.start[following] if following is not None else line.done[step]
-        lane = int(line.lane[step])
+        lane = int(line.lane[step]) % line.lanes_per_core
         name = ENGINES[lane] if lane < len(ENGINES) else "dma"
         spent[name] = spent.get(name, 0.0) + float(until - line.start[step])
     total = sum(spent.values()) or 1.0
@@ -122,7 +123,7 @@ def _gaps(profile: Profile, most: int = 3) -> Iterator[Advice]:
     """The longest waits of the engine that does most, after its first instruction."""
     line = profile.timeline
     busiest = max(range(len(ENGINES)), key=lambda lane: profile.engines[ENGINES[lane]].active_time)
-    mine = np.flatnonzero(line.lane == busiest)
+    mine = np.flatnonzero(line.lane_in_core == busiest)
     if len(mine) < 2:
         return
     mine = mine[np.argsort(line.start[mine], kind="stable")][1:]
@@ -180,7 +181,7 @@ def _movable(profile: Profile) -> Iterator[Advice]:
     for instruction, others in MOVABLE.items():
         free = [name for name in others if share[name] < share["vector"] / 2]
         same = _plans(profile.program, lambda plan, wanted=instruction: plan.instruction == wanted)  # type: ignore[misc]
-        mine = np.isin(profile.program.plan_numbers(), same) & (profile.timeline.lane == ENGINES.index("vector"))
+        mine = np.isin(profile.program.plan_numbers(), same) & (profile.timeline.lane_in_core == ENGINES.index("vector"))
         held = float((profile.timeline.end - profile.timeline.start)[mine].sum())
         if free and held > WORTH_MOVING * profile.engines["vector"].active_time:
             yield Advice(

@@ -16,7 +16,7 @@ from nki_sim.errors import Broken, NkiValidationError, Rule, page, violation
 from nki_sim.hw import NeuronCore
 from nki_sim.memory import Allocation, MemoryRegion, overlaps
 from nki_sim.program import Plan, Program, Slot
-from nki_sim.regions import Box, box_of
+from nki_sim.regions import Box, Boxes, box_of
 
 CYCLE = Rule(
     "sched.depends_on_cycle",
@@ -94,10 +94,10 @@ def dependencies(
 def _in_order(program: Program, ordered: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
     """Steps of ordered blocks, and the one before on the same engine or queue."""
     for first, end in ordered:
-        last: dict[str, int] = {}
+        last: dict[tuple[int, str], int] = {}
         for step in range(first, end):
             plan = program.plan_at(step)
-            name = plan.cost.queue or plan.engine
+            name = (plan.core, plan.cost.queue or plan.engine)
             if name in last:
                 yield step, last[name]
             last[name] = step
@@ -157,9 +157,9 @@ class _Touched:
         self.all_writes = -1
         """The last step that wrote all of it."""
         self.all_reads: list[int] = []
-        self.writes: _Boxes | None = None
+        self.writes: Boxes | None = None
         """Steps that wrote a part of it since; ``reads``: that read a part of it."""
-        self.reads: _Boxes | None = None
+        self.reads: Boxes | None = None
 
     def read(self, box: Box | None, step: int, found: Found) -> None:
         if self.all_writes >= 0:
@@ -170,7 +170,7 @@ class _Touched:
             self.all_reads.append(step)
             return
         if self.reads is None:
-            self.reads = _Boxes()
+            self.reads = Boxes()
         self.reads.add(box, step)
 
     def write(self, box: Box | None, step: int, found: Found) -> None:
@@ -187,7 +187,7 @@ class _Touched:
             self.writes = self.reads = None
             return
         if self.writes is None:
-            self.writes = _Boxes()
+            self.writes = Boxes()
         self.writes.cover(box)
         self.writes.add(box, step)
         if self.reads:
@@ -203,63 +203,6 @@ class _Touched:
             found.setdefault(reader, ANTI)
         if reads and self.reads:
             self.reads.find(None, found, ANTI)
-
-
-class _Boxes:
-    """Steps by the box they touched, on a grid of cells as large as the first box: close to constant time per access."""
-
-    __slots__ = ("_cells", "_grain", "_large")
-
-    MOST = 64
-    """Cells of one box; larger ones are kept apart."""
-
-    def __init__(self) -> None:
-        self._grain: tuple[int, ...] = ()
-        self._cells: dict[tuple[int, ...], dict[Box, list[int]]] = {}
-        self._large: dict[Box, list[int]] = {}
-
-    def add(self, box: Box, step: int) -> None:
-        if not self._grain:
-            self._grain = tuple(b - a + 1 for a, b in zip(box.first, box.last, strict=True))
-        cells = self._covered(box)
-        if cells is None:
-            self._large.setdefault(box, []).append(step)
-            return
-        for cell in cells:
-            self._cells.setdefault(cell, {}).setdefault(box, []).append(step)
-
-    def find(self, box: Box | None, found: Found, kind: int) -> None:
-        """Add the steps whose boxes share an element with ``box``; all of them for ``None``."""
-        for group in self._groups(box):
-            for other, steps in group.items():
-                if box is None or other is box or other.overlaps(box):
-                    for step in steps:
-                        if found.get(step, -1) < kind:
-                            found[step] = kind
-
-    def cover(self, box: Box) -> None:
-        """Forget what lies inside ``box``."""
-        for group in list(self._groups(box)):
-            for other in [other for other in group if other is box or box.contains(other)]:
-                del group[other]
-
-    def _groups(self, box: Box | None) -> Iterable[dict[Box, list[int]]]:
-        cells = self._covered(box) if box is not None and self._grain else None
-        found = [self._large] if self._large else []
-        if cells is None:
-            return [*found, *self._cells.values()]
-        return found + [self._cells[cell] for cell in cells if cell in self._cells]
-
-    def _covered(self, box: Box) -> list[tuple[int, ...]] | None:
-        ranges = [(a // g, b // g) for a, b, g in zip(box.first, box.last, self._grain, strict=True)]
-        if all(a == b for a, b in ranges):
-            return [tuple(a for a, _ in ranges)]
-        cells: list[tuple[int, ...]] = [()]
-        for a, b in ranges:
-            cells = [(*cell, i) for cell in cells for i in range(a, b + 1)] if b - a < self.MOST else []
-            if not 0 < len(cells) <= self.MOST:
-                return None
-        return cells
 
 
 class _History:
@@ -319,7 +262,8 @@ class _History:
 
 def _accesses(plan: Plan) -> tuple[tuple[int, Slot, bool], ...]:
     """Per operand of a plan: its place, its slot, and whether it is written; reads first."""
-    return tuple((2 * i, plan.slots[i], i in plan.writes) for i in (*plan.reads, *plan.writes))
+    changing = (*plan.writes, *plan.orders)
+    return tuple((2 * i, plan.slots[i], i in changing) for i in (*plan.reads, *changing))
 
 
 def _ever_written(program: Program) -> list[bool]:
@@ -349,11 +293,12 @@ class _Rooms:
         self.due = 0
         """The step before which :meth:`enter` has nothing to do."""
         self._bank = core.psum_bank_bytes
-        self._free = {
-            MemoryRegion.sbuf: core.sbuf_usable_bytes - sum(a.row_bytes for a in pinned if a.region is MemoryRegion.sbuf),
-            MemoryRegion.psum: core.psum_usable_bytes - sum(a.row_bytes for a in pinned if a.region is MemoryRegion.psum),
-        }
-        self._inside: dict[MemoryRegion, list[tuple[int, int, int]]] = {MemoryRegion.sbuf: [], MemoryRegion.psum: []}
+        sizes = {MemoryRegion.sbuf: core.sbuf_usable_bytes, MemoryRegion.psum: core.psum_usable_bytes}
+        rooms = [(number, region) for number in range(1 + max((a.core for a in tiles), default=0)) for region in sizes]
+        self._free = {room: sizes[room[1]] for room in rooms}
+        for tile in pinned:
+            self._free[tile.core, tile.region] -= tile.row_bytes
+        self._inside: dict[tuple[int, MemoryRegion], list[tuple[int, int, int]]] = {room: [] for room in rooms}
 
     def enter(self, step: int, history: _History, found: Found) -> None:
         """Let in what was allocated before ``step``; add the steps whose tiles had to leave for it."""
@@ -364,15 +309,15 @@ class _Rooms:
         self.due = coming[self._next].born if self._next < len(coming) else sys.maxsize
 
     def _admit(self, tile: Allocation, history: _History, found: Found) -> None:
-        region, size = tile.region, tile.row_bytes
-        if region is MemoryRegion.psum and size > self._bank:
+        room, size = (tile.core, tile.region), tile.row_bytes
+        if tile.region is MemoryRegion.psum and size > self._bank:
             size = -(-size // self._bank) * self._bank
-        inside = self._inside[region]
-        while self._free[region] < size and inside and inside[0][0] < tile.born:
+        inside = self._inside[room]
+        while self._free[room] < size and inside and inside[0][0] < tile.born:
             _, number, bytes_ = heapq.heappop(inside)
-            self._free[region] += bytes_
+            self._free[room] += bytes_
             history.leave(number, found)
-        self._free[region] -= size
+        self._free[room] -= size
         heapq.heappush(inside, (tile.last, tile.id, size))
 
 
@@ -381,7 +326,7 @@ def _aliases(allocations: list[Allocation]) -> dict[int, tuple[int, ...]]:
     pinned = [a for a in allocations if a.address is not None]
     shared: dict[int, tuple[int, ...]] = {}
     for a in pinned:
-        others = tuple(b.id for b in pinned if b is not a and b.region is a.region and overlaps(a, b))
+        others = tuple(b.id for b in pinned if b is not a and (b.core, b.region) == (a.core, a.region) and overlaps(a, b))
         if others:
             shared[a.id] = others
     return shared

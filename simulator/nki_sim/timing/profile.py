@@ -50,6 +50,7 @@ class Profile:
         mbu: HBM traffic relative to what one core can draw.
         arithmetic_intensity: model flops per byte of HBM traffic.
         spill_bytes: none, ever: what does not fit is an error here.
+        engines: by name; of several cores the average, with their instructions added up, and in ``cores`` each core's own.
     """
 
     kernel: str
@@ -77,15 +78,17 @@ class Profile:
     mbu: float
     arithmetic_intensity: float
     spill_bytes: int = 0
+    cores: tuple[dict[str, EngineProfile], ...] = ()
     timeline: Timeline = field(repr=False, compare=False, kw_only=True)
     program: Program = field(repr=False, compare=False, kw_only=True)
     core: NeuronCore = field(repr=False, compare=False, kw_only=True)
 
     def as_dict(self) -> dict[str, Any]:
         """The numbers, ready for JSON."""
-        hidden = ("timeline", "program", "core", "engines")
+        hidden = ("timeline", "program", "core", "engines", "cores")
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in hidden}
-        return {**plain, "engines": {name: asdict(engine) for name, engine in self.engines.items()}}
+        several = {"cores": [_plain(engines) for engines in self.cores]} if self.cores else {}
+        return {**plain, "engines": _plain(self.engines), **several}
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -93,17 +96,23 @@ class Profile:
     def _lines(self) -> Iterator[str]:
         yield f"{self.kernel} · {self.target} · {self.order} order · estimated"
         yield f"total time          {format_time(self.total_time)}, of which launch {format_time(self.launch_time)}"
-        for name, engine in self.engines.items():
-            if engine.instruction_count:
-                what = "transfers" if name == "dma" else "instructions"
-                active = f"{format_time(engine.active_time):>10} active ({engine.active_percent:5.1f} %)"
-                yield f"{name:<8}            {active}   {engine.instruction_count} {what}"
+        for number, engines in enumerate(self.cores or (self.engines,)):
+            prefix = f"{self.program.cores[number]} " if self.cores else ""
+            for name, engine in engines.items():
+                if engine.instruction_count:
+                    what = "transfers" if name == "dma" else "instructions"
+                    active = f"{format_time(engine.active_time):>10} active ({engine.active_percent:5.1f} %)"
+                    yield f"{prefix + name:<20}{active}   {engine.instruction_count} {what}"
         mfu, most, hfu, mbu = (100 * share for share in (self.mfu, self.mfu_max, self.hfu, self.mbu))
         yield f"MFU {mfu:.2f} % (HBM allows {most:.2f} %), HFU {hfu:.2f} %, MBU {mbu:.2f} %"
         yield f"arithmetic intensity {self.arithmetic_intensity:.1f} flops per byte"
         yield f"HBM read {_size(self.hbm_read_bytes)}, written {_size(self.hbm_write_bytes)}; no spills"
         if self.dma_transfer_count:
             yield f"DMA transfers {self.dma_transfer_count}, {_size(self.dma_transfer_average_bytes)} on average"
+
+
+def _plain(engines: dict[str, EngineProfile]) -> dict[str, Any]:
+    return {name: asdict(engine) for name, engine in engines.items()}
 
 
 def profile(program: Program, timeline: Timeline, core: NeuronCore, kernel: str = "") -> Profile:
@@ -115,7 +124,8 @@ def profile(program: Program, timeline: Timeline, core: NeuronCore, kernel: str 
     launch = core.latencies.launch
     total = timeline.total + launch
     moved = sums.bytes["hbm", "read"] + sums.bytes["hbm", "write"]
-    seconds, peak = total * 1e-9, core.peak_flops
+    cores = len(timeline.lanes) // timeline.lanes_per_core
+    seconds, peak, bandwidth = total * 1e-9, cores * core.peak_flops, cores * core.hbm_gb_s * 1e9
     intensity = sums.flops / moved if moved else 0.0
     return Profile(
         kernel=kernel,
@@ -125,6 +135,7 @@ def profile(program: Program, timeline: Timeline, core: NeuronCore, kernel: str 
         launch_time=launch,
         steps=len(program),
         engines=_engines(timeline, total),
+        cores=_each_core(timeline, total) if cores > 1 else (),
         dma_transfer_count=sums.transfers,
         dma_transfer_average_bytes=sums.transferred / sums.transfers if sums.transfers else 0.0,
         dma_packet_time=_packet_time(program, timeline),
@@ -134,8 +145,8 @@ def profile(program: Program, timeline: Timeline, core: NeuronCore, kernel: str 
         matmul_count=sums.matmuls,
         mfu=sums.flops / peak / seconds,
         hfu=(sums.flops + sums.transposes) / peak / seconds,
-        mfu_max=min(1.0, intensity / (peak / (core.hbm_gb_s * 1e9))),
-        mbu=moved / seconds / (core.hbm_gb_s * 1e9),
+        mfu_max=min(1.0, intensity / (peak / bandwidth)),
+        mbu=moved / seconds / bandwidth,
         arithmetic_intensity=intensity,
         timeline=timeline,
         program=program,
@@ -176,13 +187,32 @@ def _memory(region: MemoryRegion) -> str:
 
 
 def _engines(timeline: Timeline, total: float) -> dict[str, EngineProfile]:
-    found = {}
-    for number, name in enumerate(ENGINES):
-        mine = timeline.lane == number
-        found[name] = _engine(timeline.start[mine], timeline.done[mine], total)
-    dma = timeline.lane >= len(ENGINES)
-    found["dma"] = _engine(timeline.begin[dma], timeline.end[dma], total)
-    return found
+    """Of each engine, and of the DMA engines; of several cores the average, with their instructions added up."""
+    each = _each_core(timeline, total)
+    if len(each) == 1:
+        return each[0]
+    return {name: _together([core[name] for core in each]) for name in each[0]}
+
+
+def _each_core(timeline: Timeline, total: float) -> tuple[dict[str, EngineProfile], ...]:
+    found = []
+    one = timeline.lanes_per_core
+    for first in range(0, len(timeline.lanes), one):
+        here = (timeline.lane >= first) & (timeline.lane < first + one)
+        engines = {}
+        for number, name in enumerate(ENGINES):
+            mine = timeline.lane == first + number
+            engines[name] = _engine(timeline.start[mine], timeline.done[mine], total)
+        dma = here & (timeline.lane >= first + len(ENGINES))
+        engines["dma"] = _engine(timeline.begin[dma], timeline.end[dma], total)
+        found.append(engines)
+    return tuple(found)
+
+
+def _together(cores: list[EngineProfile]) -> EngineProfile:
+    n = len(cores)
+    counts, times = sum(e.instruction_count for e in cores), sum(e.instruction_time for e in cores)
+    return EngineProfile(counts, times, sum(e.active_time for e in cores) / n, sum(e.active_percent for e in cores) / n)
 
 
 def _engine(start: Floats, end: Floats, total: float) -> EngineProfile:
@@ -203,7 +233,7 @@ def union(start: Floats, end: Floats) -> float:
 
 def _packet_time(program: Program, timeline: Timeline) -> float:
     """ns, over all DMA engines."""
-    dma = np.flatnonzero(timeline.lane >= len(ENGINES))
+    dma = np.flatnonzero(timeline.lane_in_core >= len(ENGINES))
     plans = program.plan_numbers()[dma]
     engines = {int(n): dma_shape(program.plans[int(n)]).engines for n in np.unique(plans)}
     held = timeline.end[dma] - timeline.begin[dma]

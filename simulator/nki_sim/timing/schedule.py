@@ -65,6 +65,16 @@ class Timeline:
         return float(self.done.max()) if len(self.done) else 0.0
 
     @property
+    def lanes_per_core(self) -> int:
+        """Lanes of each core, of which the engines come first."""
+        return len(self.lanes) // (1 + core_of(self.lanes[-1])[0])
+
+    @property
+    def lane_in_core(self) -> Ints:
+        """Per step its lane among those of its core."""
+        return self.lane % np.int32(self.lanes_per_core)
+
+    @property
     def edges(self) -> list[tuple[int, int]]:
         """``(producer, consumer)`` of every dependency."""
         return [(p, step) for step in range(len(self.lane)) for p in self.dependencies.of(step)]
@@ -119,6 +129,21 @@ class _Held:
     ports: tuple[str, ...] = ()
     engines: int = 0
     moving: float = 0.0
+    core: int = 0
+
+
+class _Core:
+    """What one core's instructions share beside its lanes."""
+
+    def __init__(self, core: NeuronCore, first: int):
+        self.first = first
+        """Its first lane."""
+        self.ports: dict[str, tuple[float, int]] = {}
+        self.transfers = 0
+        self.dma = _DmaEngines(core)
+        self.table = ""
+        self.weights = 0.0
+        self.warmth = _Warmth(core.latencies.throttle)
 
 
 class _Clock:
@@ -127,35 +152,40 @@ class _Clock:
     def __init__(self, program: Program, core: NeuronCore, known: Dependencies):
         self.program, self.known, self._core = program, known, core
         self._latencies = core.latencies
-        self.lanes = (*ENGINES, *(f"DMA q{i}" for i in range(core.dma_queues)))
+        one = (*ENGINES, *(f"DMA q{i}" for i in range(core.dma_queues)))
+        cores = 1 + max((plan.core for plan in program.plans), default=0)
+        self.lanes = lane_names(one, cores)
+        self._cores = [_Core(core, number * len(one)) for number in range(cores)]
         queues = sorted({plan.cost.queue for plan in program.plans if plan.engine == "dma"})
+        self._takers = len(ENGINES) + len(queues)
         self.held = [self._hold(plan, queues) for plan in program.plans]
-        self.free = [0.0] * (len(ENGINES) + len(queues))
+        self.free = [0.0] * (cores * self._takers)
         """When each engine, and each queue, can take its next step."""
         n, lanes = len(program), len(self.lanes)
         self._free, self._last = [0.0] * lanes, [-1] * lanes
         self._lane, self._blocker = array("i", bytes(4 * n)), array("i", bytes(4 * n))
         self._start, self._end, self.done, self._begin, self._waited = (array("d", bytes(8 * n)) for _ in range(5))
         self._sources = (known.first, known.producers, known.kinds, self.done, core.latencies.semaphore)
-        self._ports: dict[str, tuple[float, int]] = {}
-        self._queue_last = [-1] * len(queues)
-        self._transfers = 0
-        self._dma = _DmaEngines(core)
-        self._table = ""
-        self._weights = 0.0
-        self._warmth = _Warmth(core.latencies.throttle)
+        self._queue_last = [-1] * len(self.free)
 
     def _hold(self, plan: Plan, queues: list[str]) -> _Held:
-        latencies, cost = self._latencies, plan.cost
+        latencies, cost, core = self._latencies, plan.cost, plan.core
+        first = core * self._takers
         if plan.engine == "dma":
             engines, moving = dma_shape(plan).engines, engine_ns(plan, latencies, self._core.gen)
-            return _Held(len(ENGINES) + queues.index(cost.queue), -1, 0.0, latencies.dma_end, engines=engines, moving=moving)
+            if cost.link_ns:  # the links are slower than the engines that feed them
+                engines, moving = 1, cost.link_ns
+            taker = first + len(ENGINES) + queues.index(cost.queue)
+            return _Held(taker, -1, 0.0, latencies.dma_end, engines=engines, moving=moving, core=core)
         clock = getattr(self._core.clocks, plan.engine, self._core.clocks.scalar)
-        lane, held = ENGINES.index(plan.engine), cost.cycles / clock
+        number, held = ENGINES.index(plan.engine), cost.cycles / clock
+        taker, lane = first + number, self._cores[core].first + number
         if plan.engine == "tensor":
-            return _Held(lane, lane, held, latencies.tensor + cost.columns / clock, load=cost.load / clock, ports=cost.ports)
+            after, load = latencies.tensor + cost.columns / clock, cost.load / clock
+            return _Held(taker, lane, held, after, load=load, ports=cost.ports, core=core)
         gap = latencies.vector_gap_cycles / clock if plan.engine == "vector" else 0.0
-        return _Held(lane, lane, held, getattr(latencies, plan.engine, 0.0), gap, table=cost.table, ports=cost.ports)
+        after = getattr(latencies, plan.engine, 0.0)
+        return _Held(taker, lane, held, after, gap, table=cost.table, ports=cost.ports, core=core)
 
     # -- one step ----------------------------------------------------------------------------------------------------
 
@@ -188,46 +218,38 @@ class _Clock:
             self._compute(step, held)
 
     def _compute(self, step: int, held: _Held) -> None:
-        lane = held.lane
+        lane, core = held.lane, self._cores[held.core]
         free = self._free[lane]
         data, start, blocker = self.ready(step, lane)
         if held.load:  # the next weights load while the last matmul runs
-            start = max(start, max(data, self._weights) + held.load)
-        if held.table and held.table != self._table:
-            self._table = held.table
+            start = max(start, max(data, core.weights) + held.load)
+        if held.table and held.table != core.table:
+            core.table = held.table
             free += self._latencies.table_load
         if free >= start:
             start, blocker = free, self._last[lane]
         if held.ports:
-            start, blocker = self._at_port(held.ports, start, blocker)
+            start, blocker = _at_port(core.ports, held.ports, start, blocker)
         duration = held.held
-        if lane == 0:
-            duration = self._warmth.of(start, duration)
-            self._weights = start
+        if lane == core.first:
+            duration = core.warmth.of(start, duration)
+            core.weights = start
         end = start + duration
         for port in held.ports:
-            self._ports[port] = (end, step)
+            core.ports[port] = (end, step)
         self._note(step, lane, (start, start, end, end + held.after), blocker)
-        self._free[lane] = self.free[lane] = end + held.gap
-
-    def _at_port(self, ports: tuple[str, ...], start: float, blocker: int) -> tuple[float, int]:
-        """When ports that engines share are free, and who held them."""
-        for port in ports:
-            there, holder = self._ports.get(port, (0.0, -1))
-            if there > start:
-                start, blocker = there, holder
-        return start, blocker
+        self._free[lane] = self.free[held.taker] = end + held.gap
 
     def _transfer(self, step: int, held: _Held) -> None:
-        lane = len(ENGINES) + self._transfers % self._core.dma_queues
-        self._transfers += 1
+        core, taker = self._cores[held.core], held.taker
+        lane = core.first + len(ENGINES) + core.transfers % self._core.dma_queues
+        core.transfers += 1
         _, start, blocker = self.ready(step, lane)
-        queue = held.taker - len(ENGINES)
-        for there, holder in ((self._free[lane], self._last[lane]), (self.free[held.taker], self._queue_last[queue])):
+        for there, holder in ((self._free[lane], self._last[lane]), (self.free[taker], self._queue_last[taker])):
             if there > start:
                 start, blocker = there, holder
-        self.free[held.taker], self._queue_last[queue] = start + self._latencies.dma_issue, step
-        begin, end = self._dma.move(start + self._latencies.dma_start, held.engines, held.moving)
+        self.free[taker], self._queue_last[taker] = start + self._latencies.dma_issue, step
+        begin, end = core.dma.move(start + self._latencies.dma_start, held.engines, held.moving)
         self._note(step, lane, (start, begin, end, end + held.after), blocker)
         self._free[lane] = end
 
@@ -248,6 +270,26 @@ class _Clock:
             for a in (self._start, self._end, self.done, self._begin, self._waited)
         )
         return Timeline(self.lanes, lane, start, end, done, begin, blocker, waited, self.known, order)
+
+
+def lane_names(one: tuple[str, ...], cores: int) -> tuple[str, ...]:
+    """The lanes of all cores: those of one where there is one, else with the core's number before each."""
+    return one if cores == 1 else tuple(f"{number}: {name}" for number in range(cores) for name in one)
+
+
+def core_of(lane: str) -> tuple[int, str]:
+    """The core that a lane belongs to, and the lane's name there."""
+    number, _, name = lane.rpartition(": ")
+    return int(number or 0), name
+
+
+def _at_port(held: dict[str, tuple[float, int]], ports: tuple[str, ...], start: float, blocker: int) -> tuple[float, int]:
+    """When ports that engines share are free, and who held them."""
+    for port in ports:
+        there, holder = held.get(port, (0.0, -1))
+        if there > start:
+            start, blocker = there, holder
+    return start, blocker
 
 
 class _DmaEngines:

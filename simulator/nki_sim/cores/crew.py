@@ -1,0 +1,170 @@
+"""Several cores in one process: a thread each, of which one runs at a time.
+
+A thread runs until it ends or hands over the baton, which it does where it must wait for others. Who is next does not depend
+on time: the ready one with the lowest number, or whom :func:`interleaved` lets choose. So a run is the same every time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from typing import Any
+
+import numpy as np
+
+Choice = Callable[[Sequence[int]], int]
+"""Of some ready cores the one that goes on."""
+
+_choice: ContextVar[Choice | None] = ContextVar("nki_sim_interleaving", default=None)
+
+
+@contextmanager
+def interleaved(choose: Choice) -> Iterator[None]:
+    """Let ``choose`` say who goes on, after every instruction of the runs inside the block."""
+    token = _choice.set(choose)
+    try:
+        yield
+    finally:
+        _choice.reset(token)
+
+
+class Cancelled(BaseException):
+    """Ends a thread whose run is over because of another one."""
+
+
+class Stuck(Exception):  # noqa: N818 - a state, which who knows the reason explains
+    """Nobody can go on."""
+
+
+class Crew:
+    """Functions that run in turns.
+
+    Args:
+        works: one function per core; what it returns is its result.
+    """
+
+    def __init__(self, works: Sequence[Callable[[], Any]]):
+        self._choose = _choice.get()
+        self._members = [_Member(number, work) for number, work in enumerate(works)]
+        self._back = threading.Semaphore(0)
+        self._first: deque[int] = deque()
+        """Who goes on before anybody else."""
+        self._over = False
+
+    @property
+    def in_small_steps(self) -> bool:
+        """Whether others may go on after every instruction."""
+        return self._choose is not None
+
+    def run(self) -> list[Any]:
+        """Run all of them to their ends; their results.
+
+        Raises:
+            Stuck: some wait, and nobody is left to come.
+            BaseException: whatever one of them raised first.
+        """
+        for member in self._members:
+            member.start(self._back, lambda: self._over)
+        try:
+            while not all(member.ended for member in self._members):
+                member = self._members[self._next()]
+                member.go_on()
+                self._wait_for(member)
+                if member.error is not None:
+                    raise member.error
+            return [member.result for member in self._members]
+        finally:
+            self._over = True
+            for member in self._members:
+                member.end()
+
+    def _next(self) -> int:
+        if self._first:
+            return self._first.popleft()
+        ready = [m.number for m in self._members if not m.ended and not m.blocked]
+        if not ready:
+            raise Stuck
+        return ready[0] if self._choose is None else self._choose(ready)
+
+    def _wait_for(self, member: _Member) -> None:
+        try:
+            self._back.acquire()
+        except BaseException:  # an interrupt, which Python gives to the main thread, is meant for the kernel
+            member.interrupt()
+            raise
+
+    # -- called by the one who runs --------------------------------------------------------------------------------------
+
+    def has_ended(self, number: int) -> bool:
+        """Whether one of them is done."""
+        return self._members[number].ended
+
+    def in_turn(self, numbers: Sequence[int]) -> None:
+        """Let some go on one after the other, each until it hands over again, before anybody else does."""
+        for number in numbers:
+            self._members[number].blocked = False
+        self._first.extend(numbers)
+
+    def hand_over(self, number: int, *, blocked: bool = False) -> None:
+        """Let others go on; come back in turn, or if ``blocked`` when :meth:`in_turn` says so."""
+        member = self._members[number]
+        member.blocked = blocked
+        self._back.release()
+        member.wait()
+
+
+class _Member:
+    """One thread: its turn, and how it ended."""
+
+    def __init__(self, number: int, work: Callable[[], Any]):
+        self.number = number
+        self.ended = self.blocked = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self._work = work
+        self._turn = threading.Semaphore(0)
+        self._thread: threading.Thread | None = None
+        self._is_over: Callable[[], bool] = lambda: False
+
+    def start(self, back: threading.Semaphore, is_over: Callable[[], bool]) -> None:
+        self._is_over = is_over
+        context = copy_context()
+        self._thread = threading.Thread(target=context.run, args=(self._main, back), name=f"core {self.number}", daemon=True)
+        self._thread.start()
+
+    def _main(self, back: threading.Semaphore) -> None:
+        try:
+            self.wait()
+            with np.errstate(all="ignore"):
+                self.result = self._work()
+        except Cancelled:
+            pass  # somebody else's error ends the run
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits for all
+            self.error = error
+        finally:
+            self.ended = True
+            back.release()
+
+    def go_on(self) -> None:
+        self._turn.release()
+
+    def wait(self) -> None:
+        self._turn.acquire()
+        if self._is_over():
+            raise Cancelled
+
+    def interrupt(self) -> None:
+        """Raise in the thread wherever it is."""
+        if self._thread is not None and self._thread.ident is not None:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread.ident), ctypes.py_object(Cancelled))
+
+    def end(self) -> None:
+        """Let the thread end, and wait for it."""
+        if self._thread is not None:
+            self._turn.release()
+            self._thread.join()
+            self._thread = None

@@ -1,0 +1,205 @@
+"""One core of several: a machine of its own, whose record, shared HBM and meetings are the team's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from nki_sim.cores.races import RACE, TWICE
+from nki_sim.cores.shared import SAME_CONSTANT, check_same, differs
+from nki_sim.dtypes import Array, DType
+from nki_sim.errors import Broken, NkiTypeError, violation
+from nki_sim.hw import NeuronCore
+from nki_sim.isa.base import Instruction
+from nki_sim.isa.meeting import Meeting
+from nki_sim.machine import OPERATOR, Machine
+from nki_sim.memory import MemoryRegion, Storage
+from nki_sim.ops import UnknownOperatorError
+from nki_sim.program import Plan
+from nki_sim.tensor import NkiTensor
+
+if TYPE_CHECKING:
+    from nki_sim.cores.team import Team
+
+
+class CoreMachine(Machine):
+    """A machine of a team.
+
+    Args:
+        team: whose.
+        worker: its number in the team.
+        core: the generation.
+        options: as of :class:`Machine`.
+
+    Attributes:
+        worker, rank: its number among all cores of the team, and its rank's.
+    """
+
+    def __init__(self, team: Team, worker: int, core: NeuronCore, **options: Any):
+        super().__init__(core, **options)
+        self.team, self.worker = team, worker
+        self.rank, self.number = divmod(worker, team.cores)
+        self.programs, self.grid = team.cores, team.grid
+        self.ranks, self.ranks_per_node = team.ranks, team.ranks_per_node
+        self.program, self.report, self.constants = team.program, team.report, team.constants
+        self.dependencies, self.ordered = team.dependencies, team.ordered
+        self.memory.allocations, self.memory.number = team.allocations, worker
+        self.registers = _Registers(team.registers, worker) if worker else team.registers
+        self._hbm = team.hbm[self.rank]
+        self._races = team.races[self.rank] if team.cores > 1 else None
+        self.rounds: dict[Any, int] = {}
+        """How often loops at run time went round, by the line that makes them."""
+        self._touching: dict[int, tuple[tuple[int, bool], ...]] = {}
+
+    @property
+    def title(self) -> str:
+        return self.team.name(self.worker)
+
+    # -- tensors -----------------------------------------------------------------------------------------------------------
+
+    def allocate(
+        self, shape: tuple[int, ...], dtype: DType, region: MemoryRegion, name: str = "", address: Any = None
+    ) -> NkiTensor:
+        def make() -> Storage:
+            made = super(CoreMachine, self).allocate(shape, dtype, region, name, address)
+            made.storage.allocation.core = self.worker
+            made_storage: Storage = made.storage
+            return made_storage
+
+        if region is not MemoryRegion.shared_hbm or self.programs == 1:
+            return NkiTensor.fresh(make(), self.memory)
+        storage, new = self._hbm.get(self._hbm.key(self.number, "tensor", name), make)
+        if not new:
+            check_same(storage, tuple(shape), dtype, self.core)
+        return self._shared(storage)
+
+    def _shared(self, storage: Storage) -> NkiTensor:
+        if storage.views is None:
+            storage.views = []
+        return NkiTensor.fresh(storage, self.memory)
+
+    def constant(self, values: Array, dtype: DType) -> NkiTensor:
+        def make() -> Storage:
+            made: Storage = super(CoreMachine, self).constant(values, dtype).storage
+            return made
+
+        storage, new = self._hbm.get(self._hbm.key(self.number, "constant"), make)
+        if not new and differs(self.constants[storage.allocation.id], values):
+            label, line = storage.allocation.label, storage.allocation.line
+            broken = Broken(f"its values differ from those of {label}, which the other core made at line {line}")
+            self.found(violation(SAME_CONSTANT, broken, target=self.core.target, instruction="nl.shared_constant"))
+        return self._shared(storage)
+
+    def take_in(self, array: Array, dtype: DType, name: str, writable: bool) -> NkiTensor:
+        """An argument's array in HBM, the same tensor on all cores of the rank."""
+        key = self._hbm.key(self.number, "input")
+        storage, _ = self._hbm.get(key, lambda: self.memory.adopt(array, dtype, name, writable))
+        return NkiTensor.fresh(storage, self.memory)
+
+    def close_scope(self, loop: object, first: int) -> None:
+        for allocation in self.memory.allocations[first:]:
+            if allocation.loop is None and allocation.core == self.worker and allocation.region is not MemoryRegion.shared_hbm:
+                allocation.loop = loop
+                self._scoped = True
+
+    def round_of(self, loop: Any) -> None:
+        self.rounds[loop.site] = self.rounds.get(loop.site, 0) + 1
+
+    # -- issue -------------------------------------------------------------------------------------------------------------
+
+    def issue(self, ins: Instruction) -> None:
+        if isinstance(ins, Meeting):
+            self.team.meet(self, ins)
+            return
+        super().issue(ins)
+        if self.team.crew.in_small_steps:
+            self.team.crew.hand_over(self.worker)
+
+    def check(self, ins: Instruction) -> None:
+        """Refuse what no other core could mend."""
+        kind = type(ins)
+        for name, value in zip(kind.operand_names, kind.get_operands(ins), strict=True):
+            self._check_operand(ins, name, value, kind.specs[name])
+        for checked in kind.checks:
+            try:
+                broken = checked.check(ins, self.core) if self.core.gen in checked.rule.gens else None
+            except UnknownOperatorError as error:
+                raise self.error(ins, OPERATOR, Broken(str(error), "op", error=NkiTypeError)) from None
+            if broken is not None:
+                self.broken(ins, checked.rule, broken)
+
+    def execute(self, ins: Instruction) -> None:
+        """Do what all members of a meeting have come for."""
+        super().issue(ins)
+
+    def _specialise(self, ins: Instruction, values: tuple[Any, ...], params: Any) -> tuple[int, Plan]:
+        number, plan = super()._specialise(ins, values, params)
+        plan.core = self.worker
+        if isinstance(ins, Meeting) and not plan.writes:
+            plan.orders, plan.reads = plan.reads, ()
+        return number, plan
+
+    def _run(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], step: int) -> None:
+        if self._races is not None and not isinstance(ins, Meeting):  # who meets is in step
+            touching = self._touching.get(id(plan))
+            if touching is None:
+                hbm = [i for i in (*plan.reads, *plan.writes) if not plan.slots[i].on_chip]
+                touching = self._touching[id(plan)] = tuple((i, i in plan.writes) for i in hbm)
+            races = []
+            for i, writes in touching:
+                if values[i].storage.allocation.region is MemoryRegion.shared_hbm:
+                    other = self._races.access(self.number, step, values[i], plan.slots[i], writes)
+                    races += [(i, *other)] if other is not None else []
+            if races:
+                self._race(ins, plan, values, *races[0])
+                return
+        super()._run(ins, plan, values, step)
+
+    def _race(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], place: int, found: int, whole: bool) -> None:
+        """Execute an instruction that races with an earlier step of another core, which touched the ``whole`` of what this
+        one does or a part, and say so."""
+        tile, writes, other = values[place], place in plan.writes, self.program[found]
+        wrote = any(o.allocation is tile.storage.allocation for o in other.writes())
+        before = tile.array.tobytes() if whole and writes and wrote and tile.dynamic is None else None
+        super()._run(ins, plan, values, ins.step)
+        rule = TWICE if before is not None and tile.array.tobytes() == before else RACE
+        name, label = plan.slots[place].name, tile.storage.allocation.label
+        did = "wrote" if wrote else "read"
+        what = f"{name} {'writes' if writes else 'reads'} {label} on {self.team.name(self.worker)}, which "
+        what += f"{self.team.name(other.plan.core)} {did} at line {other.line}, "
+        what += "with the same values" if rule is TWICE else "and nothing orders the two"
+        where = other.site.place if other.site else f"step {found}"
+        notes = (f"{self.team.name(other.plan.core)}: {other.instruction} {other.text}", f"at {where}")
+        self.finding(ins, rule, Broken(what, name), notes)
+
+    # -- quiet while bodies are run again ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def muted(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for machine in self.team.machines:
+                stack.enter_context(super(CoreMachine, machine).muted())
+            yield
+
+
+class _Registers(MutableMapping[str, Any]):
+    """The engines' registers of one core among those of the team."""
+
+    def __init__(self, all_of_them: dict[str, Any], worker: int):
+        self._all, self._prefix = all_of_them, f"{worker}:"
+
+    def __getitem__(self, name: str) -> Any:
+        return self._all[self._prefix + name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._all[self._prefix + name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._all[self._prefix + name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name[len(self._prefix) :] for name in self._all if name.startswith(self._prefix))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

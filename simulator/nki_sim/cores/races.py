@@ -1,0 +1,168 @@
+"""Data races on HBM that logical cores share: a write and another access to the same element that nothing orders.
+
+Each core's clock is the step it is at. A core knows of another core's accesses up to where both last met, at a barrier or in
+an exchange, and of what that one knew then: a vector clock. Accesses of which it does not know are not ordered with its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nki_sim.dtypes import Array
+from nki_sim.errors import Rule, page
+from nki_sim.memory import Pattern, Storage
+from nki_sim.program import Slot
+from nki_sim.regions import Box, Boxes, box_of, volume
+from nki_sim.tensor import NkiTensor, OutOfRangeError, resolve
+
+RACE = Rule(
+    "memory.race",
+    "a core writes shared HBM that another core reads or writes only when a barrier or an exchange lies between",
+    why="the cores run at their own speed: which of the two comes first is not known",
+    fix="call nisa.core_barrier(data=<tensor>, cores=(0, 1)) on both cores between them, or let each core keep to its own part",
+    page=page("api/generated/nki.isa.core_barrier.html"),
+    gens=(3, 4),
+    enforce="ub",
+)
+
+
+TWICE = Rule(
+    "memory.written_twice",
+    "each core writes its own part of shared HBM",
+    why="both cores write the same values: the result is right, but the work is done twice",
+    fix="divide the work by nl.program_id and nl.num_programs, or run the kernel on one core",
+    page=page("get-started/about/lnc.html"),
+    gens=(3, 4),
+    enforce="warn",
+)
+
+
+@dataclass
+class _Touch:
+    """One access to a tensor."""
+
+    step: int
+    box: Box
+    pattern: Pattern
+    rows: Array | None
+    """Elements of rows that an index picked, where one did."""
+
+
+@dataclass
+class _Log:
+    """The accesses of one core to one tensor that others may not know of."""
+
+    reads: Boxes = field(default_factory=Boxes)
+    writes: Boxes = field(default_factory=Boxes)
+    touches: dict[int, list[_Touch]] = field(default_factory=dict)
+    seen: set[Any] = field(default_factory=set)
+
+    def add(self, touch: _Touch, writes: bool) -> None:
+        key = (touch.pattern, writes)
+        if touch.rows is None:
+            if key in self.seen:
+                return
+            self.seen.add(key)
+        (self.writes if writes else self.reads).add(touch.box, touch.step)
+        self.touches.setdefault(touch.step, []).append(touch)
+
+
+class Races:
+    """Who touched what, for the cores of one rank."""
+
+    def __init__(self, cores: int):
+        self._known = [[0] * cores for _ in range(cores)]
+        self._logs: dict[int, list[_Log]] = {}
+        self._kept: list[Storage] = []  # their numbers stay theirs as long as they are here
+
+    def met(self, members: list[int], step: int) -> None:
+        """Some cores came together before ``step``."""
+        joint = [max(known) for known in zip(*(self._known[m] for m in members), strict=True)]
+        for member in members:
+            joint[member] = step
+        for member in members:
+            self._known[member] = list(joint)
+        if len(members) == len(self._known):
+            self._logs.clear()
+            self._kept.clear()
+
+    def access(self, core: int, step: int, tile: NkiTensor, slot: Slot, writes: bool) -> tuple[int, bool] | None:
+        """Note an access; the step of another core's that nothing orders with it, if there is one, and whether that one
+        touched all that this one does."""
+        storage = tile.storage
+        logs = self._logs.get(id(storage))
+        if logs is None:
+            logs = self._logs[id(storage)] = [_Log() for _ in self._known]
+            self._kept.append(storage)
+        touch = _touch(step, tile, slot)
+        if touch is None:
+            return None
+        found = None
+        for other, log in enumerate(logs):
+            if other != core and found is None:
+                found = self._conflict(log, touch, writes, self._known[core][other])
+        logs[core].add(touch, writes)
+        return found
+
+    @staticmethod
+    def _conflict(log: _Log, touch: _Touch, writes: bool, known: int) -> tuple[int, bool] | None:
+        near: dict[int, int] = {}
+        log.writes.find(touch.box, near, 1)
+        if writes:
+            log.reads.find(touch.box, near, 0)
+        for step in sorted(near):
+            for other in log.touches[step] if step >= known else ():
+                if other.box.overlaps(touch.box) and _share(other, touch):
+                    return step, _fills(other) and other.box.contains(touch.box)
+        return None
+
+
+def _touch(step: int, tile: NkiTensor, slot: Slot) -> _Touch | None:
+    """What an access touches now; nothing where a runtime index is outside."""
+    pattern = tile.pattern
+    dynamic = tile.dynamic
+    if dynamic is not None and dynamic.kind == "scalar":
+        try:
+            pattern = (tile.offset + resolve(dynamic, tile), *pattern[1:])
+        except OutOfRangeError:
+            return None
+    rows = None
+    if slot.gathers and dynamic is not None:
+        offset, shape, strides, itemsize = pattern
+        index = np.asarray(dynamic.index.array).reshape(-1)[: shape[0]].astype(np.int64)
+        inner = elements((offset, (1, *shape[1:]), strides, itemsize))
+        rows = (index[:, None] * dynamic.stride + inner[None, :]).reshape(-1)
+    return _Touch(step, box_of(tile.storage.allocation, slot, pattern[0]), pattern, rows)
+
+
+def elements(pattern: Pattern) -> Array:
+    """The numbers of the elements that a pattern touches."""
+    offset, shape, strides, _ = pattern
+    found: Array = np.array([offset], np.int64)
+    for size, stride in zip(shape, strides, strict=True):
+        found = (found[:, None] + np.arange(size if stride else 1) * stride).reshape(-1)
+    return found
+
+
+def _fills(touch: _Touch) -> bool:
+    """Whether it touches every element of its box."""
+    _, shape, strides, _ = touch.pattern
+    distinct = 1
+    for size, stride in zip(shape, strides, strict=True):
+        distinct *= size if stride else 1
+    return touch.rows is None and distinct == volume(touch.box)
+
+
+def _share(a: _Touch, b: _Touch) -> bool:
+    """Whether two accesses whose boxes meet have an element in common."""
+    if _fills(a) and _fills(b):
+        return True
+    first, second = (t.rows if t.rows is not None else elements(t.pattern) for t in (a, b))
+    wide_a, wide_b = a.pattern[3], b.pattern[3]
+    if wide_a != wide_b:  # one of them sees the bytes as another dtype
+        first = (first[:, None] * wide_a + np.arange(wide_a)).reshape(-1)
+        second = (second[:, None] * wide_b + np.arange(wide_b)).reshape(-1)
+    return bool(np.isin(first, second).any())

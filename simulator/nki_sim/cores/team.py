@@ -1,0 +1,250 @@
+"""A team of cores: their machines, what they share, and the meetings at which they wait for each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from nki_sim import context
+from nki_sim.cores.crew import Crew, Stuck
+from nki_sim.cores.machine import CoreMachine
+from nki_sim.cores.races import Races
+from nki_sim.cores.shared import SharedHbm
+from nki_sim.dtypes import Array
+from nki_sim.errors import Broken, NkiError, NkiValidationError, Report, Rule, page, violation
+from nki_sim.hw import NeuronCore
+from nki_sim.isa.enums import dependency
+from nki_sim.isa.meeting import Meeting
+from nki_sim.memory import Allocation
+from nki_sim.program import Program
+from nki_sim.source import Site, call_chain
+
+SAME_FLOW = Rule(
+    "kernel.lnc2_same_control_flow",
+    "a loop at run time goes round equally often on both logical cores",
+    why="the cores run one program; what happens when they part is not defined, and may be a deadlock",
+    fix="give both cores the same bounds, and let the data of one be empty",
+    page=page("get-started/about/lnc.html"),
+    gens=(3, 4),
+    enforce="ub",
+)
+
+
+ALONE = Rule(
+    "coll.executor",
+    "ranks that run as jobs of an executor do not meet",
+    why="each is in a process of its own, and collectives are simulated within one",
+    fix="leave executor= out: nki_sim.run_ranks(kernel, inputs, ranks=n) runs all ranks here",
+    page=page("api/nki.collectives.html"),
+)
+UNTRIGGERED = Rule(
+    "coll.v_prepare_done",
+    "a kernel triggers what it prepared",
+    why="the device keeps one prepared collective, which the next kernel would find",
+    fix="call all_to_all_v_trigger, or all_gather_v_trigger, with what the prepare returned",
+    page=page("api/generated/nki.collectives.all_to_all_v.html"),
+)
+MOST_NOTES = 8
+"""Of other cores, in one diagnosis."""
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A core that waits, for what, and where in its code."""
+
+    ins: Meeting
+    members: tuple[int, ...]
+    sites: tuple[Site, ...]
+
+    @property
+    def line(self) -> str:
+        return f"line {self.sites[0].line}" if self.sites else "an unknown line"
+
+
+class Team:
+    """Cores that run one kernel, and one record of what all of them do, in the order in which they did it.
+
+    Args:
+        core: the generation.
+        cores: logical cores of each rank, which share HBM.
+        ranks: which share nothing.
+        grid: dimensions of the launch grid.
+        ranks_per_node: ranks of one machine of the cluster; what the documents say, when not given.
+        alone: of a rank that runs without the others, its number and how many there are.
+        options: of every machine.
+    """
+
+    def __init__(
+        self,
+        core: NeuronCore,
+        cores: int,
+        ranks: int = 1,
+        grid: int = 1,
+        ranks_per_node: int | None = None,
+        alone: tuple[int, int] | None = None,
+        options: Mapping[str, Any] = MappingProxyType({}),
+    ):
+        self.core, self.cores, self.ranks, self.grid = core, cores, ranks, grid
+        self.ranks_per_node = ranks_per_node or core.links.cores_per_chip // cores * core.links.chips_per_node
+        self.program = Program()
+        self.allocations: list[Allocation] = []
+        self.program.allocations = self.allocations
+        self.program.cores = tuple(self.name(worker) for worker in range(ranks * cores))
+        self.report = Report()
+        self.constants: dict[int, Array] = {}
+        self.registers: dict[str, Any] = {}
+        self.dependencies: list[tuple[int, tuple[int, ...], dependency | None]] = []
+        self.ordered: list[tuple[int, int]] = []
+        self.hbm = [SharedHbm() for _ in range(ranks)]
+        self.races = [Races(cores) for _ in range(ranks)]
+        self.machines = [CoreMachine(self, worker, core, **options) for worker in range(ranks * cores)]
+        for machine in self.machines if alone else ():
+            machine.rank, machine.ranks = alone or (0, 1)
+        self._alone = alone is not None
+        self._waiting: dict[int, Arrival] = {}
+        self.crew = Crew([])
+
+    def name(self, worker: int) -> str:
+        """A core, as diagnoses call it."""
+        rank, core = divmod(worker, self.cores)
+        parts = ([f"rank {rank}"] if self.ranks > 1 else []) + ([f"core {core}"] if self.cores > 1 else [])
+        return " ".join(parts) or "core 0"
+
+    def run(self, works: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Run one function on each core; their results.
+
+        Raises:
+            NkiValidationError: a core waits for one that does not come, among all that the functions raise.
+        """
+        self.crew = Crew([_on(machine, work) for machine, work in zip(self.machines, works, strict=True)])
+        try:
+            results = self.crew.run()
+        except Stuck:
+            raise self._explain() from None
+        self._compare_loops()
+        for machine in self.machines:
+            if machine.prepared is not None:
+                broken = Broken(f"{machine.prepared!r} on {machine.title} was never triggered")
+                raise NkiValidationError(violation(UNTRIGGERED, broken, target=self.core.target, sites=()))
+        return results
+
+    def _compare_loops(self) -> None:
+        """Report loops at run time that went round more often on one core of a rank than on another."""
+        for rank in range(self.ranks):
+            first, *others = self.machines[rank * self.cores : (rank + 1) * self.cores]
+            for other in others:
+                for site in dict.fromkeys([*first.rounds, *other.rounds]):
+                    counts = first.rounds.get(site, 0), other.rounds.get(site, 0)
+                    if counts[0] != counts[1]:
+                        a, b = self.name(first.worker), self.name(other.worker)
+                        broken = Broken(f"{counts[0]} rounds on {a}, {counts[1]} on {b}")
+                        sites = (site,) if site is not None else ()
+                        first.found(violation(SAME_FLOW, broken, target=self.core.target, sites=sites))
+
+    # -- meetings ----------------------------------------------------------------------------------------------------------
+
+    def meet(self, machine: CoreMachine, ins: Meeting) -> None:
+        """Wait until all members have come; then do it, one after the other.
+
+        Raises:
+            NkiValidationError: what they brought does not go together.
+        """
+        machine.check(ins)
+        if self._alone and ins.across == "ranks" and len(ins.ranks) > 1:
+            broken = Broken(f"{ins.called()}, of which each runs as a job of its own")
+            raise machine.error(ins, ALONE, broken)
+        members = self._members(machine, ins)
+        sites = (*machine._site_again(), *call_chain(2))
+        self._waiting[machine.worker] = Arrival(ins, members, sites)
+        together = self._come(members)
+        if together:
+            self._take(machine, together)
+            for worker in members:
+                del self._waiting[worker]
+            self._know(members)
+            self.crew.in_turn(members)
+        self.crew.hand_over(machine.worker, blocked=not together)
+        machine.execute(ins)
+        self.crew.hand_over(machine.worker)
+
+    def _members(self, machine: CoreMachine, ins: Meeting) -> tuple[int, ...]:
+        """Who meets: the cores of this rank, or of all ranks that work together."""
+        ranks = ins.ranks if ins.across == "ranks" and not self._alone else (machine.worker // self.cores,)
+        return tuple(rank * self.cores + core for rank in sorted(ranks) for core in range(self.cores))
+
+    def _come(self, members: Sequence[int]) -> dict[int, Meeting]:
+        """The members' instructions, when all of them wait for the same."""
+        waiting = [self._waiting.get(worker) for worker in members]
+        found = {worker: arrival.ins for worker, arrival in zip(members, waiting, strict=True) if arrival is not None}
+        kinds = {(type(ins), ins.key()) for ins in found.values()}
+        return found if len(found) == len(members) and len(kinds) == 1 else {}
+
+    def _take(self, machine: CoreMachine, together: dict[int, Meeting]) -> None:
+        for worker, ins in together.items():
+            wrong = ins.take(*self._companions(worker, ins, together))
+            if wrong is None:
+                continue
+            rule, broken = wrong
+            others = [f"{self.name(w)}: {i.called()} at {self._waiting[w].line}" for w, i in together.items() if w != worker]
+            sites = self._waiting[worker].sites
+            diagnosis = violation(rule, broken, target=self.core.target, instruction=type(ins).__name__,
+                                  operand_words=ins.operand_words(broken.operand), notes=tuple(others[:MOST_NOTES]),
+                                  sites=sites, step=len(self.program))  # fmt: skip
+            if rule.enforce == "error":
+                raise NkiValidationError(diagnosis)
+            machine.found(diagnosis)
+            return
+
+    def _companions(self, worker: int, ins: Meeting, together: dict[int, Meeting]) -> tuple[int, dict[int, Meeting]]:
+        """A member's number, and by such numbers whom it gives to and takes from."""
+        rank, core = divmod(worker, self.cores)
+        if ins.across == "cores":
+            return core, {other % self.cores: its for other, its in together.items()}
+        return rank, {other // self.cores: its for other, its in together.items() if other % self.cores == core}
+
+    def _know(self, members: Sequence[int]) -> None:
+        for rank, races in enumerate(self.races):
+            cores = [worker % self.cores for worker in members if worker // self.cores == rank]
+            if cores:
+                races.met(cores, len(self.program))
+
+    # -- when nobody can go on -----------------------------------------------------------------------------------------------
+
+    def _explain(self) -> NkiError:
+        worker, arrival = min(self._waiting.items())
+        notes = [self._whereabouts(other) for other in arrival.members if other != worker]
+        missing = [self.name(other) for other in arrival.members if not self._waits_for_the_same(worker, other)]
+        named = " and ".join(missing[:MOST_NOTES]) + (" and others" if len(missing) > MOST_NOTES else "")
+        come = "which does not come" if len(missing) == 1 else "which do not come"
+        what = f"{self.name(worker)} waits at {arrival.line} for {named}, {come}: a deadlock"
+        rule = arrival.ins.unanswered
+        diagnosis = violation(rule, Broken(what), target=self.core.target, instruction=type(arrival.ins).__name__,
+                              notes=tuple(notes[:MOST_NOTES]), sites=arrival.sites, step=len(self.program))  # fmt: skip
+        return NkiValidationError(diagnosis)
+
+    def _waits_for_the_same(self, worker: int, other: int) -> bool:
+        mine, its = self._waiting[worker], self._waiting.get(other)
+        return its is not None and (type(its.ins), its.ins.key()) == (type(mine.ins), mine.ins.key())
+
+    def _whereabouts(self, worker: int) -> str:
+        arrival = self._waiting.get(worker)
+        if arrival is not None:
+            return f"{self.name(worker)} waits at {arrival.line} for {arrival.ins.called()}"
+        last = next((s for s in range(len(self.program) - 1, -1, -1) if self.program.plan_at(s).core == worker), None)
+        if last is None:
+            return f"{self.name(worker)} ended without any instruction"
+        step = self.program[last]
+        return f"{self.name(worker)} ended; its last instruction is {step.instruction} at line {step.line}"
+
+
+def _on(machine: CoreMachine, work: Callable[[], Any]) -> Callable[[], Any]:
+    def run() -> Any:
+        with context.running(machine):
+            return work()
+
+    return run
+
+
+__all__ = ["Arrival", "Team"]

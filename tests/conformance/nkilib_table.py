@@ -1,0 +1,122 @@
+"""The public NKI Library's own test suite as a table: kernel, case, generation, cores, result, largest error, seconds.
+
+    NKILIB_ROOT=<checkout of tag 2.29> python tests/conformance/nkilib_table.py --target trn2 --out trn2.csv
+
+runs the ``fast`` set, one process of pytest for each test file, ``--processes`` at a time, and prints each family's counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+TESTS = "test/integration/nkilib"
+COLUMNS = ("kernel", "case", "target", "cores", "result", "error", "seconds", "instructions", "findings", "what")
+FAULTS = {
+    r"test_qkv_cte_mx_bf16_static_dequant": "qkv() has no parameter is_input_swizzled",
+    r"test_qkv_cte_mxfp8_static_dequant.*in_scale_shape[01]": "stream_shuffle_broadcast is imported as a module and called",
+    r"test_folded_load_store_dst_batch\[lnc-2_b-(16|32)_": "both cores zero all of the output, then write halves: a race",
+}
+"""Cases that fail by themselves at tag 2.29, and why."""
+
+Row = dict[str, Any]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the cases asked for and write the table; 1 when a case fails that is no fault of the suite."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--target", choices=("trn2", "trn3"), default="trn2")
+    parser.add_argument("--only", default="", help="test files whose path contains this")
+    parser.add_argument("--marks", default="fast", help="pytest's -m")
+    parser.add_argument("--names", default="", help="pytest's -k")
+    parser.add_argument("--seconds", type=int, default=120, help="after which a case is given up")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--python", default=sys.executable, help="an interpreter that has what the suite needs")
+    parser.add_argument("--out", type=Path, help="a .csv file for the table")
+    options = parser.parse_args(arguments)
+    root = Path(os.environ["NKILIB_ROOT"])
+    files = [str(path.relative_to(root)) for path in sorted((root / TESTS).rglob("test_*.py")) if options.only in str(path)]
+    with ThreadPoolExecutor(options.processes) as pool:
+        rows = [row for found in pool.map(lambda file: list(run(root, file, options)), files) for row in found]
+    if options.out:
+        write(rows, options.out)
+    print(counts(rows))
+    failures = [row for row in rows if row["result"] == "failed"]
+    for row in failures:
+        print(f"{row['case']}: {row['what'].strip().partition(chr(10))[0][:200]}", file=sys.stderr)
+    return int(bool(failures))
+
+
+def run(root: Path, file: str, options: argparse.Namespace) -> Iterator[Row]:
+    """The cases of one test file."""
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder) / "results.jsonl"
+        command = [
+            options.python, "-m", "pytest", "-q", "-p", "nkilib_plugin", "-p", "no:cacheprovider", "--tb=no", "-W", "ignore",
+            "--test-mode", "simulation", "--output-directory", str(Path(folder) / "out"), "--force-local-cleanup",
+            "--platform-target", options.target, *(("-m", options.marks) if options.marks else ()),
+            *(("-k", options.names) if options.names else ()), file,
+        ]  # fmt: skip
+        path = os.pathsep.join(
+            [str(root / "src"), str(root / "src" / "nkilib_src"), str(HERE), os.environ.get("PYTHONPATH", "")]
+        )
+        extra = {"PYTHONPATH": path, "NKILIB_LOG_LEVEL": "OFF", "NKILIB_SIMULATION_RUN_ALL": "1", "OMP_NUM_THREADS": "1",
+                 "NKILIB_RESULTS": str(results), "NKILIB_CASE_SECONDS": str(options.seconds)}  # fmt: skip
+        done = subprocess.run(command, cwd=root, env={**os.environ, **extra}, capture_output=True, text=True, check=False)
+        if done.returncode not in (0, 1, 5):  # 5: no case of the file has the mark
+            yield {"case": file, "result": "failed", "what": (done.stdout + done.stderr)[-1500:]}
+        for line in results.read_text().splitlines() if results.exists() else ():
+            row: Row = json.loads(line)
+            row["what"] = fault(row) or row["what"]
+            if fault(row) and row["result"] == "failed":
+                row["result"] = "fault"
+            yield row
+
+
+def fault(row: Row) -> str:
+    """Why a case fails whatever runs it, if it does."""
+    return next((why for pattern, why in FAULTS.items() if re.search(pattern, row["case"])), "")
+
+
+def write(rows: Sequence[Row], path: Path) -> None:
+    """The table as CSV."""
+    with path.open("w", newline="") as file:
+        table = csv.DictWriter(file, COLUMNS, restval="", extrasaction="ignore")
+        table.writeheader()
+        table.writerows(rows)
+
+
+def family(case: str) -> str:
+    """``core/attention`` of a case's path."""
+    return "/".join(case.removeprefix("integration/").removeprefix(TESTS + "/").removeprefix("nkilib/").split("/")[:2])
+
+
+def counts(rows: Sequence[Row]) -> str:
+    """How many passed, failed and were not run, a line for each family."""
+    lines = ["| family | passed | failed | fault of the suite | skipped by the suite | largest error | seconds |",
+             "|---|---|---|---|---|---|---|"]  # fmt: skip
+    for name in (*sorted({family(row["case"]) for row in rows}), "all"):
+        mine = [row for row in rows if name in ("all", family(row["case"]))]
+        n = Counter(row["result"] for row in mine)
+        error = max((row.get("error", 0.0) for row in mine if row["result"] == "passed"), default=0.0)
+        seconds = sum(row.get("seconds", 0.0) for row in mine)
+        lines.append(
+            f"| {name} | {n['passed']} | {n['failed']} | {n['fault']} | {n['skipped']} | {error:.1e} | {seconds:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
