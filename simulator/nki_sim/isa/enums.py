@@ -7,7 +7,13 @@ from enum import Enum
 from nki_sim.hw import nc_version
 
 
-class engine(Enum):
+class Member(Enum):
+    """A member of one of the API's enumerations, compared by identity."""
+
+    __hash__ = object.__hash__  # Enum's own is a Python function, and every instruction's plan is looked up by its members
+
+
+class engine(Member):
     """Engines of a NeuronCore."""
 
     unknown = 0
@@ -19,7 +25,7 @@ class engine(Enum):
     sync = 6
 
 
-class reduce_cmd(Enum):
+class reduce_cmd(Member):
     """What an instruction does with its engine's accumulator registers."""
 
     idle = 0
@@ -29,7 +35,7 @@ class reduce_cmd(Enum):
     load_reduce = 4
 
 
-class dge_mode(Enum):
+class dge_mode(Member):
     """Who generates the DMA descriptors: nobody at run time, GpSimd (swdge), hardware (hwdge), or as chosen."""
 
     unknown = 0
@@ -38,28 +44,28 @@ class dge_mode(Enum):
     none = 3
 
 
-class oob_mode(Enum):
+class oob_mode(Member):
     """What a DMA does with a runtime index out of bounds."""
 
     error = 0
     skip = 1
 
 
-class matmul_perf_mode(Enum):
+class matmul_perf_mode(Member):
     """Tensor engine performance mode: ``double_row`` packs two fp8 rows."""
 
     none = "none"
     double_row = "double_row"
 
 
-class dma_engine(Enum):
+class dma_engine(Member):
     """Which DMA moves data between cores."""
 
     dma = 1
     gpsimd_dma = 2
 
 
-class dependency(Enum):
+class dependency(Member):
     """Kind of an explicit dependency: a semaphore wait at run time, or the compiler's order only."""
 
     runtime = "runtime"
