@@ -1,7 +1,7 @@
 """Every rule with its check and its test: ``python tests/simulator/rules.py``. Fails when one has none.
 
 A check is the line where the rule is declared, which is where it is enforced. A test is a line of this folder, or of
-those of PyTorch and JAX beside it, that names it.
+the PyTorch tests beside it, that names it.
 """
 
 import importlib
@@ -17,7 +17,7 @@ from nki_sim.isa import INSTRUCTIONS
 from nki_sim.reference import modules, rules
 
 HERE, SOURCE = Path(__file__).parent, Path(nki_sim.__file__).parent
-TESTS = ("simulator", "pytorch", "jax")
+TESTS = ("simulator", "pytorch")
 NAME = re.compile(r'"([a-z0-9_]+(?:\.[A-Za-z0-9_]+)+)"')
 OUT_OF_REACH = {
     "nc_matmul.dst_one_bank_per_instr": "what spans two banks straddles a boundary: nc_matmul.dst_fits_one_bank comes first",

@@ -5,15 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
-jax = pytest.importorskip("jax", reason='JAX is not installed: pip install "nki-nb[jax]"')
-
-import jax.numpy as jnp
 import nki
 import nki.language as nl
 import numpy as np
+import pytest
 from nki_sim import NkiError
+
+jax = pytest.importorskip("jax", reason='JAX is not installed: pip install "nki-nb[jax]"')
+jnp = pytest.importorskip("jax.numpy")
 
 
 @nki.jit
