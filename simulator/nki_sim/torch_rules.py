@@ -49,12 +49,6 @@ RECORDED = Rule(
     why="other recorders and transforms know PyTorch's operations alone, and would leave the kernel out",
     fix="make it an operator: @nki_op('name::kernel', mutates_args={}), with register_autograd for gradients",
 )
-CORES = Rule(
-    "torch.lnc_agrees",
-    "kernel[n] asks for as many logical cores as NEURON_LOGICAL_NC_CONFIG says",
-    fix="leave [n] out, or set the variable to the same number",
-    page=_HOW_TO,
-)
 DENSE = Rule("torch.dense", "tensors of the device are dense", fix="x.to_dense(), or stay on the CPU")
 NO_CPU_KERNEL = Rule(
     "torch.cpu_kernel",

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason='PyTorch is not installed: pip insta
 
 import nki_sim.torch.compile  # noqa: F401 - else Dynamo does not know kernels, and says so in its own words
 from nki_sim import NkiError, NkiValidationError
-from torch_kernels import add, add_kernel, both, copy_kernel, small_kernel
+from torch_kernels import add, add_kernel, both, copy_kernel, cores_kernel, small_kernel
 from torch_neuronx import nki_op, wrap_nki
 
 
@@ -100,11 +100,13 @@ def test_an_operator_without_a_backward_is_refused_by_pytorch_in_the_documented_
     assert wanted in str(caught.value) and "register_autograd" in str(caught.value)
 
 
-def test_logical_cores_agree_with_the_environment(monkeypatch):
+def test_logical_cores_are_those_of_the_environment(monkeypatch):
     monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "2")
-    with pytest.raises(NkiError, match=re.escape("kernel[1] with NEURON_LOGICAL_NC_CONFIG=2")) as caught:
-        add_kernel[1](tensor(), tensor())
-    assert caught.value.diagnosis.rule.id == "torch.lnc_agrees"
+    assert cores_kernel(tensor()).tolist() == [[2]]
+    for call in (add_kernel[1], torch.compile(add_kernel[1], backend="neuron", fullgraph=True)):
+        with pytest.raises((NkiError, RuntimeError), match="NEURON_LOGICAL_NC_CONFIG=2") as caught:
+            call(tensor(), tensor())
+        assert "kernel.lnc_matches_runtime" in str(caught.value)
 
 
 def test_backward_elsewhere_says_what_pytorch_says():

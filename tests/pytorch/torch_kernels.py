@@ -44,6 +44,16 @@ def small_kernel(x):
     return out
 
 
+@nki.jit
+def cores_kernel(x):
+    out = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.shared_hbm)
+    if nl.program_id(0) == 0:
+        count = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+        nisa.memset(count, value=nl.num_programs(0))
+        nl.store(out, count)
+    return out
+
+
 @nki_op("nki_nb_tests::add", mutates_args={})
 def add(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return add_kernel(a, b)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +17,7 @@ from nki_sim.tensor import NkiTensor
 from nki_sim.torch.dtypes import torch_dtype
 from nki_sim.torch.refusals import refusal
 from nki_sim.torch.storage import DEVICE
-from nki_sim.torch_rules import CORES, META, MIXED_DEVICES, RECORDED
+from nki_sim.torch_rules import META, MIXED_DEVICES, RECORDED
 
 
 def border(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Answer | None:
@@ -26,14 +25,12 @@ def border(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ans
 
     Raises:
         NkiTypeError: tensors on the meta device, or of a data type that NKI lacks.
-        NkiRuntimeError: tensors on more than one device, a number of logical cores that disagrees with the environment's, or
-            a call that is recorded and would be lost.
+        NkiRuntimeError: tensors on more than one device, or a call that is recorded and would be lost.
     """
     tensors = list(tensors_in((args, kwargs)))
     if not tensors:
         return None
     _check_devices(kernel, tensors)
-    _check_cores(kernel)
     if any(tensor.device.type == "meta" for tensor in tensors):
         raise refusal(META, "called with a tensor on the meta device", subject=kernel.name, error=TypeError)
     if isinstance(tensors[0], FunctionalTensor) or get_proxy_mode() is not None:
@@ -87,13 +84,6 @@ def _check_devices(kernel: Kernel, tensors: list[Any]) -> None:
     if DEVICE in devices and len(devices) > 1:
         names = " and ".join(sorted(str(tensor.device) for tensor in tensors))
         raise refusal(MIXED_DEVICES, f"called with tensors on {names}", subject=kernel.name)
-
-
-def _check_cores(kernel: Kernel) -> None:
-    wanted = os.environ.get("NEURON_LOGICAL_NC_CONFIG")
-    if wanted and kernel.lnc is not None and wanted.strip() != str(kernel.lnc):
-        what = f"kernel[{kernel.lnc}] with NEURON_LOGICAL_NC_CONFIG={wanted}"
-        raise refusal(CORES, what, subject=kernel.name)
 
 
 def tensors_in(value: Any) -> Iterator[Any]:
