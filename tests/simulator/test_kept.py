@@ -219,6 +219,20 @@ def test_a_kernel_whose_addresses_data_decide_is_not_kept(capsys, folder):
     assert "HIT" not in said(capsys) and not list(folder.glob("*"))
 
 
+def test_a_kernel_of_two_cores_is_not_kept(folder):
+    def kernel(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        rows = slice(64 * nl.program_id(0), 64 * nl.program_id(0) + 64)
+        nl.store(out[rows, :], nl.load(x[rows, :]))
+        return out
+
+    KERNELS.clear()
+    for _ in range(2):
+        assert np.array_equal(nki.jit(kernel)[2](X), X)
+        KERNELS.clear()
+    assert not list(folder.glob("*"))
+
+
 # -- files ---------------------------------------------------------------------------------------------------------------
 
 

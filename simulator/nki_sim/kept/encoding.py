@@ -36,6 +36,8 @@ def encode(entry: Entry) -> bytes:
     program = machine.program
     if any(plan.runtime or any(slot.gathers for slot in plan.slots) for plan in program.plans):
         raise Unkept("an address that data decide")
+    if len(program.cores) > 1 or not {plan.instruction for plan in program.plans} <= set(isa.INSTRUCTIONS):
+        raise Unkept("several cores or ranks")
     numbers = program.plan_numbers()
     first = {int(number): int(step) for number, step in zip(*np.unique(numbers, return_index=True), strict=True)}
     flat = np.concatenate([np.array(program.flat(step), np.int64) for step in range(len(program))] or [np.empty(0, np.int64)])
