@@ -42,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--marks", default="fast", help="pytest's -m")
     parser.add_argument("--names", default="", help="pytest's -k")
     parser.add_argument("--seconds", type=int, default=120, help="after which a case is given up")
+    parser.add_argument("--minutes", type=float, default=30, help="after which the rest of a test file is left out")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--python", default=sys.executable, help="an interpreter that has what the suite needs")
     parser.add_argument("--out", type=Path, help="a .csv file for the table")
@@ -74,12 +75,18 @@ def run(root: Path, file: str, options: argparse.Namespace) -> Iterator[Row]:
         )
         extra = {"PYTHONPATH": path, "NKILIB_LOG_LEVEL": "OFF", "NKILIB_SIMULATION_RUN_ALL": "1", "OMP_NUM_THREADS": "1",
                  "NKILIB_RESULTS": str(results), "NKILIB_CASE_SECONDS": str(options.seconds)}  # fmt: skip
-        done = subprocess.run(command, cwd=root, env={**os.environ, **extra}, capture_output=True, text=True, check=False)
-        if done.returncode not in (0, 1, 5):  # 5: no case of the file has the mark
-            yield {"case": file, "result": "failed", "what": (done.stdout + done.stderr)[-1500:]}
+        try:
+            done = subprocess.run(command, cwd=root, env={**os.environ, **extra}, capture_output=True, text=True, check=False,
+                                  timeout=60 * options.minutes)  # fmt: skip
+            if done.returncode not in (0, 1, 5):  # 5: no case of the file has the mark
+                yield {"case": file, "result": "failed", "what": (done.stdout + done.stderr)[-1500:]}
+        except subprocess.TimeoutExpired:
+            yield {"case": file, "result": "not all", "what": f"stopped after {options.minutes} minutes"}
         for line in results.read_text().splitlines() if results.exists() else ():
             row: Row = json.loads(line)
             row["what"] = fault(row) or row["what"]
+            if row["what"].startswith("not done after"):
+                row["result"] = "given up"
             if fault(row) and row["result"] == "failed":
                 row["result"] = "fault"
             yield row
@@ -105,16 +112,15 @@ def family(case: str) -> str:
 
 def counts(rows: Sequence[Row]) -> str:
     """How many passed, failed and were not run, a line for each family."""
-    lines = ["| family | passed | failed | fault of the suite | skipped by the suite | largest error | seconds |",
-             "|---|---|---|---|---|---|---|"]  # fmt: skip
+    lines = ["| family | passed | failed | fault of the suite | given up | skipped by the suite | largest error | seconds |",
+             "|---|---|---|---|---|---|---|---|"]  # fmt: skip
     for name in (*sorted({family(row["case"]) for row in rows}), "all"):
         mine = [row for row in rows if name in ("all", family(row["case"]))]
         n = Counter(row["result"] for row in mine)
         error = max((row.get("error", 0.0) for row in mine if row["result"] == "passed"), default=0.0)
         seconds = sum(row.get("seconds", 0.0) for row in mine)
-        lines.append(
-            f"| {name} | {n['passed']} | {n['failed']} | {n['fault']} | {n['skipped']} | {error:.1e} | {seconds:.0f} |"
-        )
+        numbers = " | ".join(str(n[result]) for result in ("passed", "failed", "fault", "given up", "skipped"))
+        lines.append(f"| {name} | {numbers} | {error:.1e} | {seconds:.0f} |")
     return "\n".join(lines)
 
 
