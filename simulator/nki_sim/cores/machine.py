@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from nki_sim.cores.races import RACE, TWICE
 from nki_sim.cores.shared import SAME_CONSTANT, check_same, differs
 from nki_sim.dtypes import Array, DType
-from nki_sim.errors import Broken, NkiTypeError, violation
+from nki_sim.errors import Broken, NkiTypeError, Rule, violation
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import Instruction
 from nki_sim.isa.meeting import Meeting
-from nki_sim.machine import OPERATOR, Machine
+from nki_sim.machine import NEVER_WRITTEN, OPERATOR, Machine
 from nki_sim.memory import MemoryRegion, Storage
 from nki_sim.ops import UnknownOperatorError
 from nki_sim.program import Plan
@@ -160,6 +160,7 @@ class CoreMachine(Machine):
         """Execute an instruction that races with an earlier step of another core, which touched the ``whole`` of what this
         one does or a part, and say so."""
         tile, writes, other = values[place], place in plan.writes, self.program[found]
+        self.team.raced.add(id(tile.storage))
         wrote = any(o.allocation is tile.storage.allocation for o in other.writes())
         before = tile.array.tobytes() if whole and writes and wrote and tile.dynamic is None else None
         super()._run(ins, plan, values, ins.step)
@@ -172,6 +173,14 @@ class CoreMachine(Machine):
         where = other.site.place if other.site else f"step {found}"
         notes = (f"{self.team.name(other.plan.core)}: {other.instruction} {other.text}", f"at {where}")
         self.finding(ins, rule, Broken(what, name), notes)
+
+    def finding(self, ins: Instruction, rule: Rule, broken: Broken, notes: tuple[str, ...] = ()) -> None:
+        """As any machine's; but what was not written of shared HBM may be another core's to write, which a race would say."""
+        tile = getattr(ins, broken.operand, None) if rule is NEVER_WRITTEN and self._races is not None else None
+        if isinstance(tile, NkiTensor) and tile.buffer is MemoryRegion.shared_hbm and not self._muted:
+            self.team.unwritten.append((self, tile.storage, self.diagnose(ins, rule, broken, notes)))
+            return
+        super().finding(ins, rule, broken, notes)
 
     # -- quiet while bodies are run again ------------------------------------------------------------------------------------
 

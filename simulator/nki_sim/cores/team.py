@@ -13,11 +13,11 @@ from nki_sim.cores.machine import CoreMachine
 from nki_sim.cores.races import Races
 from nki_sim.cores.shared import SharedHbm
 from nki_sim.dtypes import Array
-from nki_sim.errors import Broken, NkiError, NkiValidationError, Report, Rule, page, violation
+from nki_sim.errors import Broken, Diagnosis, NkiError, NkiValidationError, Report, Rule, page, violation
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.enums import dependency
 from nki_sim.isa.meeting import Meeting
-from nki_sim.memory import Allocation
+from nki_sim.memory import Allocation, Storage
 from nki_sim.program import Program
 from nki_sim.source import Site, call_chain
 
@@ -103,6 +103,10 @@ class Team:
         for machine in self.machines if alone else ():
             machine.rank, machine.ranks = alone or (0, 1)
         self._alone = alone is not None
+        self.unwritten: list[tuple[CoreMachine, Storage, Diagnosis]] = []
+        """Reads of shared HBM that nobody had written."""
+        self.raced: set[int] = set()
+        """Tensors in shared HBM of which a race was found."""
         self._waiting: dict[int, Arrival] = {}
         self.crew = Crew([])
 
@@ -124,6 +128,9 @@ class Team:
         except Stuck:
             raise self._explain() from None
         self._compare_loops()
+        for reader, storage, diagnosis in self.unwritten:
+            if id(storage) not in self.raced:
+                reader.found(diagnosis)
         for machine in self.machines:
             if machine.prepared is not None:
                 broken = Broken(f"{machine.prepared!r} on {machine.title} was never triggered")
@@ -187,15 +194,23 @@ class Team:
             if wrong is None:
                 continue
             rule, broken = wrong
-            others = [f"{self.name(w)}: {i.called()} at {self._waiting[w].line}" for w, i in together.items() if w != worker]
+            others = self._grouped(worker, together)
             sites = self._waiting[worker].sites
             diagnosis = violation(rule, broken, target=self.core.target, instruction=type(ins).__name__,
-                                  operand_words=ins.operand_words(broken.operand), notes=tuple(others[:MOST_NOTES]),
+                                  operand_words=ins.operand_words(broken.operand), notes=others,
                                   sites=sites, step=len(self.program))  # fmt: skip
             if rule.enforce == "error":
                 raise NkiValidationError(diagnosis)
             machine.found(diagnosis)
             return
+
+    def _grouped(self, worker: int, together: dict[int, Meeting]) -> tuple[str, ...]:
+        """What the other members came for and where, those who came alike in one line."""
+        alike: dict[str, list[str]] = {}
+        for other, ins in together.items():
+            if other != worker:
+                alike.setdefault(f"{ins.called()} at {self._waiting[other].line}", []).append(self.name(other))
+        return tuple(f"{', '.join(names)}: {what}" for what, names in list(alike.items())[:MOST_NOTES])
 
     def _companions(self, worker: int, ins: Meeting, together: dict[int, Meeting]) -> tuple[int, dict[int, Meeting]]:
         """A member's number, and by such numbers whom it gives to and takes from."""
