@@ -48,7 +48,8 @@ def run_ranks(
             rank.
         ranks: how many.
         executor: where to run each rank as a job of its own, which then cannot meet the others: for kernels without
-            collectives. By default all ranks run in this process.
+            collectives. Those that pickle by value, as Dask's, take any kernel; the standard library's process pools take plain
+            functions of a module. By default all ranks run in this process.
         target, strict, precise, keep_inputs: as of :class:`RunOptions`.
         ranks_per_node: how many ranks share a machine; by default as many as the instances of the target have.
 
