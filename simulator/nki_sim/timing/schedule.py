@@ -167,6 +167,8 @@ class _Clock:
         self._start, self._end, self.done, self._begin, self._waited = (array("d", bytes(8 * n)) for _ in range(5))
         self._sources = (known.first, known.producers, known.kinds, self.done, core.latencies.semaphore)
         self._queue_last = [-1] * len(self.free)
+        self.found: dict[int, tuple[float, float, int]] = {}
+        """What :meth:`ready` said of steps that are looked at before their turn."""
 
     def _hold(self, plan: Plan, queues: list[str]) -> _Held:
         latencies, cost, core = self._latencies, plan.cost, plan.core
@@ -220,7 +222,7 @@ class _Clock:
     def _compute(self, step: int, held: _Held) -> None:
         lane, core = held.lane, self._cores[held.core]
         free = self._free[lane]
-        data, start, blocker = self.ready(step, lane)
+        data, start, blocker = self.found.pop(step) if self.found else self.ready(step, lane)
         if held.load:  # the next weights load while the last matmul runs
             start = max(start, max(data, core.weights) + held.load)
         if held.table and held.table != core.table:
@@ -360,27 +362,31 @@ def _by_readiness(clock: _Clock) -> Iterator[int]:
     open_ = [known.first[i + 1] - known.first[i] for i in range(len(known))]
     consumers, first = _transposed(known)
 
+    next_ = [math.inf] * len(free)
+    """When each of them can take its next step."""
+
     def enter(step: int) -> None:
         mine = held[plans[step]]
-        heapq.heappush(later[mine.taker], (clock.ready(step, mine.lane)[1], step))
+        found = clock.ready(step, mine.lane)
+        if mine.lane >= 0:
+            clock.found[step] = found
+        taker, there = mine.taker, found[1]
+        heapq.heappush(later[taker], (there, step))
+        if there < next_[taker]:
+            next_[taker] = there if there > free[taker] else free[taker]
 
     for step in range(len(known)):
         if not open_[step]:
             enter(step)
     for _ in range(len(known)):
-        best, when = -1, math.inf
-        for taker, at in enumerate(free):
-            if not now[taker]:
-                if not later[taker]:
-                    continue
-                at = max(at, later[taker][0][0])
-            if at < when:
-                best, when = taker, at
+        when = min(next_)
+        best = next_.index(when)
         waiting, ready = later[best], now[best]
         while waiting and waiting[0][0] <= when:
             heapq.heappush(ready, heapq.heappop(waiting)[1])
         step = heapq.heappop(ready)
         yield step
+        next_[best] = free[best] if ready else max(free[best], waiting[0][0]) if waiting else math.inf
         for consumer in consumers[first[step] : first[step + 1]]:
             open_[consumer] -= 1
             if not open_[consumer]:
