@@ -1,5 +1,5 @@
-"""The command line: ``nki-nb tour``, ``lab [NOTEBOOK]``, ``run`` and ``profile FILE.py::kernel``, ``grade NOTEBOOK``, ``info``,
-``help NAME``.
+"""The command line: ``nki-nb tour``, ``lab [NOTEBOOK]``, ``run``, ``profile`` and ``lint FILE.py::kernel``, ``grade NOTEBOOK``,
+``info``, ``help NAME``.
 
 Exit codes: 0 fine, 1 the kernel broke a limit or a check failed, 2 the command cannot be understood.
 """
@@ -28,6 +28,7 @@ from nki_nb.extras import MissingExtraError
 from nki_nb.files import KernelNotFoundError, find_kernel
 from nki_nb.help import look_up
 from nki_nb.info import Info
+from nki_nb.lint.command import OutputError, add_lint, run_lint
 from nki_nb.profile_view import ProfileView, add_order, export
 from nki_nb.report import Report
 from nki_nb.specs import FORMS, SHAPE_FORMS, SpecError, read_arguments, read_shapes
@@ -38,14 +39,23 @@ FINE, BROKEN, USAGE = 0, 1, 2
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     options = _parser().parse_args(argv)
-    commands = {"tour": _tour, "lab": _lab, "run": _run, "profile": _profile, "grade": _grade, "info": _info, "help": _help}
+    commands = {
+        "tour": _tour,
+        "lab": _lab,
+        "run": _run,
+        "profile": _profile,
+        "lint": _lint,
+        "grade": _grade,
+        "info": _info,
+        "help": _help,
+    }
     try:
         core(getattr(options, "target", None))
     except ValueError as error:
         return _misused(error)
     try:
         return commands[options.command](options)
-    except (SpecError, KernelNotFoundError, NotebookError) as error:
+    except (SpecError, KernelNotFoundError, NotebookError, OutputError) as error:
         return _misused(error)
     except BrokenPipeError:  # nobody reads on, as with `nki-nb tour | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -68,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     opened.add_argument("notebook", nargs="?", metavar="NAME.ipynb", help="a tutorial; default: the folder with all of them")
     _add_run(commands.add_parser("run", help="run a kernel of a file and print its report"))
     _add_profile(commands.add_parser("profile", help="estimate a kernel's time from the shapes of its arguments"))
+    add_lint(commands.add_parser("lint", help="what a file or a kernel breaks on which generation, for CI"))
     _add_grade(commands.add_parser("grade", help="run a notebook of exercises with limits, and check its kernels"))
     _add_target(commands.add_parser("info", help="what is simulated: generations, memories, limits"))
     told = commands.add_parser("help", help="an instruction, a function, a rule, or what a word finds")
@@ -157,6 +168,11 @@ def _profile(options: argparse.Namespace) -> int:
     view = ProfileView(told)
     print(json.dumps({**view.as_dict(), "diagnosis": None}, indent=2) if options.json else view)
     return FINE
+
+
+def _lint(options: argparse.Namespace) -> int:
+    nki_sim.install()
+    return FINE if run_lint(options) else BROKEN
 
 
 def _grade(options: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from nki_nb.drawing import VIEW_NAMES
 from nki_nb.profile_view import ORDERS
 
 OPTIONS = ("--target", "--lnc", "--check", "--rtol", "--atol", "--view", "--fp32", "--strict", "--no-run")
-COMMANDS = ("target", "info", "last", "profile", "help", "reset")
+COMMANDS = ("target", "info", "last", "profile", "lint", "help", "reset")
 TARGETS = ("trn1", "trn2", "trn3")
 
 

@@ -13,6 +13,7 @@ from nki_sim.cache import KERNELS
 from nki_sim.hw import ALIASES, TARGET_VARIABLE, NeuronCore, core
 from nki_sim.step import StepProfile, profile_step
 from nki_sim.timing import Profile
+from nki_sim.verify import TARGETS
 
 from nki_nb import help as reference_help
 from nki_nb import info
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from IPython.core.interactiveshell import InteractiveShell
+
+    from nki_nb.lint import Lint
 
 
 @magics_class
@@ -114,14 +117,16 @@ class NkiMagics(Magics):
     # -- %nki --------------------------------------------------------------------------------------------------------
 
     @line_magic("nki")
-    def command(self, line: str) -> Report | Profile | StepProfile | info.Info | reference_help.Help | None:
-        """The session: %nki target [GEN], info, last, profile, help NAME, reset, or a call: c = kernel(a, b).
+    def command(self, line: str) -> Report | Profile | StepProfile | Lint | info.Info | reference_help.Help | None:
+        """The session: %nki target [GEN], info, last, profile, lint CALL, help NAME, reset, or a call: c = kernel(a, b).
 
         target  the NeuronCore generation for this session, or without GEN, which one it is
         info    what is simulated: generations, memories, limits, and which numbers are not documented
         last    the last run again; ``run = %nki last`` keeps it, with its program and memory map
         profile the last run in the profiler's terms, and what that says; --order compiler|program, --json. With a call, as in
                 %nki profile train(batch), what each kernel costs that is called on the way
+        lint    what a call breaks on trn1, trn2 and trn3, what is undefined there, and what it does for nothing:
+                %nki lint kernel(a, b). The arrays stay as they are
         help    an instruction or function: operands, engine, cost, limits; a rule by its id; else what a word finds
         reset   forget the last run, specialised kernels and the session's target
 
@@ -133,6 +138,7 @@ class NkiMagics(Magics):
             "info": self._info,
             "last": self._last,
             "profile": self._profile,
+            "lint": self._lint,
             "help": self._help,
             "reset": self._reset,
         }
@@ -168,6 +174,18 @@ class NkiMagics(Magics):
             return profile
         print(json.dumps(ProfileView(profile).as_dict(), indent=2))
         return None
+
+    def _lint(self, line: str) -> Lint:
+        from nki_nb.lint import lint_call
+
+        try:
+            call = Call.read(line)
+        except LineError as error:
+            raise UsageError(f"%nki lint: {error}") from None
+        self.cells += 1
+        cell = Cell(f"lint {line}", "", self.cells)
+        kernel, args, kwargs = call.evaluate(cell, cell.execute(self._user))
+        return lint_call(kernel, args, kwargs, True, TARGETS)
 
     def _help(self, name: str) -> reference_help.Help:
         try:

@@ -57,6 +57,17 @@ def read_shapes(specs: list[str]) -> dict[str, Any]:
     return _each(specs, SHAPE_FORMS, _shape_value)
 
 
+def read_either(specs: list[str], seed: int) -> tuple[dict[str, Any], bool]:
+    """Keyword arguments with values, and True, where every text gives some; else as :func:`read_shapes`, and False.
+
+    Raises:
+        SpecError: a text that is none of :data:`SHAPE_FORMS`.
+    """
+    if any(_is_shape(spec.partition("=")[2]) for spec in specs):
+        return read_shapes(specs), False
+    return read_arguments(specs, seed), True
+
+
 def _each(specs: list[str], forms: str, read: Callable[[str, str], Any]) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     for spec in specs:
@@ -72,14 +83,20 @@ def _each(specs: list[str], forms: str, read: Callable[[str, str], Any]) -> dict
 def _shape_value(spec: str, value: str) -> Any:
     kind, colon, rest = value.partition(":")
     made = bool(colon) and kind in MAKERS
-    shape, colon, dtype = (rest if made else value).partition(":")
-    sizes = shape.split("x")
-    if made or ((colon or len(sizes) > 1) and all(size.isdecimal() for size in sizes)):
+    if made or _is_shape(value):
+        shape, _, dtype = (rest if made else value).partition(":")
         return _tensor(spec, _shape(spec, shape), _dtype(spec, dtype or "float32").name)
     if value.endswith(".npy"):
         there = _load(spec, Path(value), mapped=True)
         return _tensor(spec, there.shape, _dtype(spec, there.dtype.name).name)
     return _literal(spec, value, SHAPE_FORMS)
+
+
+def _is_shape(value: str) -> bool:
+    """Whether a text is a shape without values: ``4096x8192``, ``4096:fp32``."""
+    shape, colon, _ = value.partition(":")
+    sizes = shape.split("x")
+    return (bool(colon) or len(sizes) > 1) and all(size.isdecimal() for size in sizes)
 
 
 def _tensor(spec: str, shape: Shape, dtype: str) -> TensorSpec:

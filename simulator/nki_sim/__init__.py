@@ -16,6 +16,7 @@ from nki_sim.kernel import Kernel, jit, run, simulate
 from nki_sim.ranks import run_ranks
 from nki_sim.run import Run, RunOptions
 from nki_sim.step import StepProfile, profile_step
+from nki_sim.verify import Verification, verify
 
 __version__ = "0.1.0"
 
@@ -28,6 +29,7 @@ __all__ = [
     "RunOptions",
     "StepProfile",
     "TensorSpec",
+    "Verification",
     "core",
     "estimate",
     "install",
@@ -39,4 +41,5 @@ __all__ = [
     "to_dtype",
     "to_float32",
     "trace",
+    "verify",
 ]

@@ -57,7 +57,7 @@ def explain_call(error: TypeError, target: str) -> NkiError | None:
         return None
     name = found["name"]
     function = INSTRUCTIONS.get(name) or PUBLIC.get(name)
-    sites = _user_sites(error.__traceback__)
+    sites = user_sites(error.__traceback__)
     if not callable(function) or not sites:
         return None
     label = f"nki.isa.{name}" if name in INSTRUCTIONS else f"nki.language.{name}"
@@ -78,7 +78,7 @@ def _parameters(function: object) -> list[str]:
     return list(inspect.signature(function).parameters) if callable(function) else []
 
 
-def _user_sites(trace: TracebackType | None) -> tuple[Site, ...]:
+def user_sites(trace: TracebackType | None) -> tuple[Site, ...]:
     """The user's frames of a traceback, innermost first; empty when the error was not raised by the user's own call."""
     sites: list[Site] = []
     inside = False

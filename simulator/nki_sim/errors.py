@@ -190,6 +190,18 @@ class NkiWarning(UserWarning):
         return self.diagnosis.line
 
 
+class NkiDeprecationWarning(DeprecationWarning):
+    """Something of the public API that will go.
+
+    Attributes:
+        headline: what it is about. fix: what to write instead.
+    """
+
+    def __init__(self, headline: str, fix: str):
+        super().__init__(f"{headline}: {fix}")
+        self.headline, self.fix = headline, fix
+
+
 Check = Callable[..., "Broken | None"]
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import difflib
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from dis import opmap
 from types import FrameType
 from typing import Any
 
 from nki_sim import context
+from nki_sim.deprecated import INSTEAD, warn
 from nki_sim.errors import Diagnosis, NkiImportError, NkiNameError, Rule, page
 from nki_sim.isa.enums import engine
 from nki_sim.source import call_chain
@@ -83,9 +83,6 @@ HINTS: dict[str, dict[str, str]] = {
     },
 }
 
-ENGINE_CONSTANTS = {f"{e.name}_engine": e for e in engine if e.name not in ("dma", "sync")}
-"""Deprecated names of the engines, still there in 0.7."""
-
 
 def what_instead(module: str, name: str, known: Sequence[str]) -> tuple[str, str]:
     """``(headline, fix)`` for a name that ``module`` does not have."""
@@ -108,10 +105,9 @@ def module_getattr(module: str, known: Sequence[str]) -> Callable[[str], Any]:
     """A module ``__getattr__`` that explains unknown names."""
 
     def __getattr__(name: str) -> Any:  # noqa: N807 - it is the module's hook
-        if module == "nki.isa" and name in ENGINE_CONSTANTS:
-            message = f"nisa.{name} is deprecated: write nisa.engine.{name.removesuffix('_engine')}"
-            warnings.warn(message, DeprecationWarning, stacklevel=2)
-            return ENGINE_CONSTANTS[name]
+        if module == "nki.isa" and name in INSTEAD[module]:
+            warn(module, name)
+            return engine[name.removesuffix("_engine")]
         if name.startswith("__"):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         headline, fix = what_instead(module, name, known)

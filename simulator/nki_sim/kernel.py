@@ -26,7 +26,17 @@ from nki_sim.calls import explain_call
 from nki_sim.config import CompileConfig, Configs, SpecializationConfig
 from nki_sim.cores import Team
 from nki_sim.dtypes import Array, UnknownDTypeError
-from nki_sim.errors import Broken, Diagnosis, NkiError, NkiTypeError, NkiValidationError, Rule, page, violation
+from nki_sim.errors import (
+    Broken,
+    Diagnosis,
+    NkiDeprecationWarning,
+    NkiError,
+    NkiTypeError,
+    NkiValidationError,
+    Rule,
+    page,
+    violation,
+)
 from nki_sim.fingerprint import UNKNOWN, fingerprint, frozen
 from nki_sim.hw import LNC_VARIABLE, NeuronCore, core
 from nki_sim.kept import keep, recall
@@ -442,7 +452,7 @@ class Kernel:
         """What the cores of one rank return."""
         outputs, *others = [self._outputs(value, machine) for value in returned]
         self._check_same_outputs(outputs, others, machine)
-        if not options.dry:
+        if options.watch or not options.dry:
             self._check_effect(outputs, arrays, machine)
 
     def _check_same_outputs(self, outputs: list[NkiTensor], others: list[list[NkiTensor]], machine: Machine) -> None:
@@ -734,7 +744,7 @@ def jit(
     if "platform_target" in kwargs:
         raise NkiTypeError(_diagnosis(REMOVED_OPTION, "unexpected option platform_target", core(), "nki.jit"))
     if kwargs:  # documented as ignored; public kernels still pass mode= and debugging switches
-        warnings.warn(f"nki.jit ignores {', '.join(kwargs)}", DeprecationWarning, stacklevel=2)
+        warnings.warn(NkiDeprecationWarning(f"nki.jit ignores {', '.join(kwargs)}", "leave it out"), stacklevel=2)
     for name, given, kind in (("compile_config", compile_config, CompileConfig),
                               ("specialization_config", specialization_config, SpecializationConfig)):  # fmt: skip
         if given is not None and not isinstance(given, kind):

@@ -1,4 +1,5 @@
-"""What can be said of a kernel without running it: unknown names and arguments, and constructs a frontend refuses.
+"""What can be said of a kernel without running it: unknown, old and deprecated names, arguments, and constructs a frontend
+refuses.
 
 NKI 0.7 specialises by running Python, so most of Python is legal in a kernel. The frontend of 0.6 was a parser of a subset;
 ``frontend="0.6"`` reports what that refuses.
@@ -11,16 +12,22 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from nki_sim import context
 from nki_sim.calls import KEYWORDS, REQUIRED, argument_hint
+from nki_sim.deprecated import DEPRECATED, INSTEAD, headline
 from nki_sim.errors import Diagnosis, Rule, page
 from nki_sim.hints import NAMES, what_instead
 from nki_sim.importer import ours
+from nki_sim.machine import ENUM_MEMBERS, ENUM_NUMBERS
+from nki_sim.migration import old_ways
 from nki_sim.source import StaticSite
 
 _MODULES = ("nki", "nki.isa", "nki.language", "nki.typing", "nki.compiler")
+_OLD = "neuronxcc."
+"""What the modules' names began with before: their names are looked up as those of today's."""
 _DEFAULT_ALIASES = {"nki": "nki", "nl": "nki.language", "nisa": "nki.isa"}
 
 
@@ -35,6 +42,13 @@ NO_STAR = _frontend_rule("kernel.no_kwonly_star", "kernel signatures have no key
 NO_IS = _frontend_rule("kernel.no_is", "comparisons use == and !=, not is")
 NO_LISTS = _frontend_rule("kernel.no_list_args", "kernel arguments and defaults are tuples, not lists")
 STRING_KEYS = _frontend_rule("lang.dict_string_keys", "dictionary keys are strings")
+
+SYNTAX = Rule(
+    "kernel.python_syntax",
+    "a kernel is Python",
+    fix="mend the text; python -m py_compile FILE.py says no more",
+    page=page("get-started/nki-language-guide.html"),
+)
 
 _REFUSED: dict[type[ast.AST], str] = {
     ast.Lambda: "lambda",
@@ -55,7 +69,7 @@ _REFUSED: dict[type[ast.AST], str] = {
 
 
 def lint(source: str, filename: str, frontend: str = "0.7") -> list[Diagnosis]:
-    """Read the kernels (functions with ``@nki.jit``) of a source text.
+    """Read the kernels (functions with ``@nki.jit``) of a source text, and what the text imports and launches.
 
     Args:
         source: Python text.
@@ -70,15 +84,22 @@ def lint(source: str, filename: str, frontend: str = "0.7") -> list[Diagnosis]:
         raise ValueError(f"frontend {frontend!r} is neither '0.6' nor '0.7'")
     tree = ast.parse(source, filename)
     aliases = dict(_aliases(tree))
-    found: list[Diagnosis] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and _is_kernel(node, aliases):
-            reader = _Reader(filename, node, aliases)
-            reader.names()
-            if frontend == "0.6":
-                reader.subset()
-            found += reader.found
+    kernels = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and _is_kernel(node, aliases)]
+    found = list(old_ways(tree, filename, {node.name for node in kernels}))
+    for node in kernels:
+        reader = _Reader(filename, node, aliases)
+        reader.names()
+        if frontend == "0.6":
+            reader.subset()
+        found += reader.found
     return sorted(found, key=lambda d: d.line or 0)
+
+
+def syntax_error(error: SyntaxError, filename: str) -> Diagnosis:
+    """The finding about a text that is no Python."""
+    line, column = error.lineno or 1, (error.offset or 0) - 1
+    sites = (StaticSite(filename, "<module>", (line, line, column, -1)),)
+    return Diagnosis(f"SyntaxError: {error.msg}", context.core().target, SYNTAX, sites=sites)
 
 
 def kernel_names(source: str) -> list[str]:
@@ -93,11 +114,12 @@ def _aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for name in node.names:
-                if name.name in _MODULES:
-                    yield name.asname or name.name.partition(".")[0], name.name if name.asname else "nki"
-        elif isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "nki":
+                module = name.name.removeprefix(_OLD)
+                if module in _MODULES and (name.asname or module == name.name):
+                    yield name.asname or name.name.partition(".")[0], module if name.asname else "nki"
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in ("nki", "neuronxcc"):
             for name in node.names:
-                yield name.asname or name.name, f"{node.module}.{name.name}"
+                yield name.asname or name.name, f"{node.module}.{name.name}".removeprefix(_OLD)
 
 
 def _is_kernel(node: ast.FunctionDef, aliases: dict[str, str]) -> bool:
@@ -129,8 +151,9 @@ class _Reader:
 
     def _report(self, node: ast.AST, what: str, rule: Rule, fix: str = "", instruction: str = "") -> None:
         line = getattr(node, "lineno", self.kernel.lineno)
-        end = getattr(node, "end_lineno", None) or line
-        site = StaticSite(self.filename, self.kernel.name, (line, end, getattr(node, "col_offset", -1), -1))
+        end, last = getattr(node, "end_lineno", None) or line, getattr(node, "end_col_offset", None)
+        columns = (getattr(node, "col_offset", -1), -1 if last is None else last)
+        site = StaticSite(self.filename, self.kernel.name, (line, end, *columns))
         target = context.core().target
         self.found.append(Diagnosis(what, target, rule, instruction=instruction, fix=fix, sites=(site,)))
 
@@ -146,6 +169,9 @@ class _Reader:
 
     def _attribute(self, node: ast.Attribute) -> None:
         owner = _dotted(node.value, self.aliases)
+        if node.attr in INSTEAD.get(owner, ()):
+            self._report(node, headline(owner, node.attr), DEPRECATED, f"write {INSTEAD[owner][node.attr]}")
+            return
         if owner in _MODULES and f"{owner}.{node.attr}" not in _MODULES:
             module = importlib.import_module(ours(owner))
             if node.attr not in module.__all__:
@@ -162,10 +188,25 @@ class _Reader:
             return
         parameters = inspect.signature(function).parameters
         for keyword in node.keywords:
-            if keyword.arg not in parameters:
+            if keyword.arg is None or keyword.arg not in parameters:
                 fix = argument_hint(keyword.arg or "", list(parameters))
                 self._report(node, f"unexpected argument {keyword.arg}", KEYWORDS, fix, f"{owner}.{name}")
+            else:
+                self._number(node, keyword, parameters[keyword.arg].default, name)
         self._missing(node, f"{owner}.{name}", function, parameters)
+
+    def _number(self, node: ast.Call, keyword: ast.keyword, default: Any, name: str) -> None:
+        """A number where a member of an enumeration is meant."""
+        value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+        if not isinstance(default, Enum) or not isinstance(value, int) or isinstance(value, bool):
+            return
+        kind = type(default)
+        member = next((m for m in kind if m.value == value), None)
+        what = f"{keyword.arg} is the number {value}"
+        if member is None:
+            what = f"{keyword.arg} is {value}, not a member of nisa.{kind.__name__}"
+        fix = f"write nisa.{kind.__name__}.{(member or default).name}"
+        self._report(node, what, ENUM_NUMBERS if member else ENUM_MEMBERS, fix, name)
 
     def _missing(self, node: ast.Call, name: str, function: Callable[..., Any], parameters: Any) -> None:
         if any(isinstance(a, ast.Starred) for a in node.args):

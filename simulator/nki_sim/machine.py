@@ -135,6 +135,7 @@ class Machine:
         strict: turn findings (undefined behaviour, soft rules) into errors.
         precise: store low-precision floats as they are; ``False`` keeps them as float32 (``NKI_PRECISE_FP=0``).
         dry: check and record only; no instruction is executed, and memory has no content.
+        watch: when dry, follow what is written, to report what is read, or returned, without.
 
     Attributes:
         number: which of the logical cores it is; ``programs`` is how many there are, ``grid`` the launch grid's dimensions.
@@ -146,11 +147,12 @@ class Machine:
     prepared: Any = None
     """The variable-length collective that waits for its trigger."""
 
-    def __init__(self, core: NeuronCore, *, strict: bool = False, precise: bool = True, dry: bool = False):
+    def __init__(self, core: NeuronCore, *, strict: bool = False, precise: bool = True, dry: bool = False, watch: bool = False):
         self.core = core
         self.strict = strict
-        self.dry = dry
+        self.dry, self.watch = dry, watch
         self.memory = Memory(core, precise)
+        self.memory.hollow = dry
         self.program = Program()
         self.program.allocations = self.memory.allocations
         self.report = Report()
@@ -256,6 +258,8 @@ class Machine:
             self._check_scopes(ins)
         step = ins.step = len(self.program)
         if self.dry:
+            if self.watch:
+                self._before(ins, plan, values)
             _run_dry(plan, values)
         else:
             self._run(ins, plan, values, step)
@@ -319,7 +323,8 @@ class Machine:
         pending, self.pending, self.memory.waiting = self.pending, None, None
         return pending
 
-    def _run(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], step: int) -> None:
+    def _before(self, ins: Instruction, plan: Plan, values: tuple[Any, ...]) -> None:
+        """What memory has to say of an instruction, and what it will know of it."""
         for i in plan.runtime:
             index = values[i].dynamic.index
             if isinstance(index, NkiTensor) and index.storage.state:
@@ -332,6 +337,9 @@ class Machine:
             storage = values[i].storage
             if storage.state or storage.accumulation is not None or storage.neighbours or storage.host is not None:
                 self._before_write(ins, plan.slots[i].name, values[i])
+
+    def _run(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], step: int) -> None:
+        self._before(ins, plan, values)
         if self.pending is not None:
             if self.pending.take(ins, plan, values, step):
                 return
@@ -508,10 +516,10 @@ class Machine:
         storage = tile.storage
         if storage.state == NONE:
             missing = tile.size
+        elif tile.dynamic is not None and (self.dry or not is_indirect(tile)):
+            return  # which elements it means is not known
         elif is_indirect(tile):
             missing = storage.missing(tile.pattern, chosen(tile, self._group(ins)))
-        elif tile.dynamic is not None:
-            return
         else:
             missing = storage.missing(tile.pattern)
         if not missing:
@@ -552,21 +560,22 @@ class Machine:
         if storage.state != FULL:
             self._mark_written(ins, tile)
         if storage.accumulation is not None and not ins.accumulates:
-            if is_indirect(tile):
+            if is_indirect(tile) and not self.dry:
                 storage.accumulation.set(base_of(tile), State.EMPTY, chosen(tile, self._group(ins)))
             else:
-                storage.accumulation.set(tile, State.EMPTY)
+                storage.accumulation.set(base_of(tile), State.EMPTY)
 
     def _mark_written(self, ins: Instruction, tile: NkiTensor) -> None:
         storage = tile.storage
-        if not ins.writes_all:
+        if not ins.writes_all and not self.dry:
             return  # the instruction itself says which elements
-        if is_indirect(tile):
+        if is_indirect(tile) and not self.dry:
             storage.poison()
             storage.mark(tile.pattern, chosen(tile, self._group(ins)))
             return
         whole = tile.size * tile.info.itemsize == storage.count * storage.allocation.dtype.itemsize
-        if whole or tile.dynamic is not None:  # which rows a runtime index means is not known before it runs
+        data_tells = tile.dynamic is not None or not ins.writes_all  # which elements is not known before it runs
+        if whole or data_tells:
             storage.state, storage.mask = FULL, None
         else:
             storage.mark(tile.pattern)

@@ -163,6 +163,7 @@ class Allocation:
         placed: byte within the partition, once known.
         loop: the loop at run time in whose body it was made, once that is over.
         core: whose SBUF, PSUM or private HBM it is in, where a run has several cores.
+        looked_at: whether the kernel's Python looked at its values.
         row_bytes: bytes in each partition (all bytes for HBM).
     """
 
@@ -180,6 +181,7 @@ class Allocation:
     caller: Site | None = None
     loop: object | None = None
     core: int = 0
+    looked_at: bool = False
     row_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -383,6 +385,8 @@ class Memory:
         """To be called before values are looked at: it runs the instructions that have not run yet."""
         self.signatures: dict[Any, int] = {}
         """Numbers of what shapes, dtypes, spaces and alignments views have had."""
+        self.hollow = False
+        """Whether nothing is computed: the bytes mean nothing, and nobody fills or copies them."""
         self.indirect = False
         """Whether there are views whose offsets are read at run time."""
         self._good: dict[tuple[tuple[int, ...], DType, MemoryRegion], int] = {}
@@ -430,6 +434,7 @@ class Memory:
             if pool is None:
                 pool = self._pools[size] = []
             storage = Storage(allocation, None, 0, itemsize=stored.itemsize, size=size)
+            storage.poisoned = self.hollow
             storage.pool = pool
             if storage.on_chip:
                 storage.pitch = storage.row_elems * stored.itemsize
@@ -471,6 +476,8 @@ class Memory:
             what = f"writes its argument {storage.allocation.name}, a read-only array"
             raise fail(READ_ONLY, what, target=self.core.target, operand="dst")
         storage.host.written = True
+        if self.hollow:
+            return
         storage.bytes = storage.bytes.copy()
         for view in storage.views or ():
             view.unbind()

@@ -196,6 +196,7 @@ _ALSO = (
         r"nl\.(ndarray|full|zeros|ones|zeros_like|empty_like|alloc_\w+)",
         r"dtype\.|tensor\.shape|hw\.(sbuf|psum|hbm|partition_dim)|memory\.",
     ),
+    (r"nki\.jit", r"dataflow\."),
     (r"NkiTensor", r"tensor\.|lang\.isa_dst"),
     (r"NkiTensor\.ap", r"ap\."),
     (r"nl\.(fori_loop|while_loop)", r"lang\.(loop_body|no_reorder|dynamic_var|nested)|estimate\."),

@@ -84,6 +84,19 @@ class Boxes:
             for other in [other for other in group if other is box or box.contains(other)]:
                 del group[other]
 
+    def inside(self, box: Box) -> set[int]:
+        """The steps whose boxes lie inside ``box``."""
+        groups = self._groups(box)
+        return {step for group in groups for other, steps in group.items() if box.contains(other) for step in steps}
+
+    def take(self, box: Box | None) -> set[int]:
+        """Forget what shares an element with ``box``, all of it for ``None``; the steps."""
+        taken: set[int] = set()
+        for group in list(self._groups(box)):
+            for other in [other for other in group if box is None or other.overlaps(box)]:
+                taken.update(group.pop(other))
+        return taken
+
     def _groups(self, box: Box | None) -> Iterable[dict[Box, list[int]]]:
         cells = self._covered(box) if box is not None and self._grain else None
         found = [self._large] if self._large else []

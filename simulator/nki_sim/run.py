@@ -30,6 +30,7 @@ class RunOptions:
         precise: ``False`` stores low-precision floats as float32; ``None``: as ``NKI_PRECISE_FP`` says.
         keep_inputs: copy the inputs, so that the run can be stepped through later.
         dry: trace shapes only: nothing is computed, and there is no result.
+        watch: of a dry run, also report what is read, or returned, without having been written. (Other runs always do.)
     """
 
     target: str | NeuronCore | None = None
@@ -37,11 +38,12 @@ class RunOptions:
     precise: bool | None = None
     keep_inputs: bool = True
     dry: bool = False
+    watch: bool = False
 
     @property
     def of_machine(self) -> dict[str, bool]:
         """The options that a machine has."""
-        return {"strict": self.strict, "precise": self.stores_precisely, "dry": self.dry}
+        return {"strict": self.strict, "precise": self.stores_precisely, "dry": self.dry, "watch": self.watch}
 
     @property
     def stores_precisely(self) -> bool:

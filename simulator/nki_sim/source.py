@@ -129,6 +129,10 @@ class Site:
         """Whether the statement at this place gives the call's value to the caller."""
         return self.text.lstrip().startswith("return ")
 
+    def may_repeat(self) -> bool:
+        """Whether the line may run more than once in a kernel: it is in a loop or in a helper, as far as the source tells."""
+        return _may_repeat(self.filename, "".join(linecache.getlines(self.filename)), self.line)
+
     def assigned_name(self) -> str:
         """What the statement at this place assigns the call's value to, as written; an empty string when it does not."""
         return _assigned_name(self.filename, "".join(linecache.getlines(self.filename)), self.span)
@@ -155,6 +159,21 @@ def _span(code: CodeType, lasti: int) -> tuple[int, int, int, int]:
         if number is not None:
             line = number
     return line, line, -1, -1
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.Lambda)
+_LOOPS = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+@lru_cache(maxsize=4096)
+def _may_repeat(filename: str, text: str, line: int) -> bool:
+    tree = _parsed(filename, text)
+    nodes = [n for n in ast.walk(tree) if isinstance(n, (*_FUNCTIONS, *_LOOPS))] if tree else []
+    around = [n for n in nodes if n.lineno <= line <= (n.end_lineno or 0)]
+    inner = max((n for n in around if isinstance(n, _FUNCTIONS)), key=lambda n: n.lineno, default=None)
+    if not isinstance(inner, ast.FunctionDef) or not inner.decorator_list:
+        return True
+    return any(isinstance(n, _LOOPS) and n.lineno > inner.lineno for n in around)
 
 
 @lru_cache(maxsize=4096)

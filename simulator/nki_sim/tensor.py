@@ -343,6 +343,7 @@ class NkiTensor:
             tile = nl.load(x[0:2, 0:3])
             print(tile.numpy().sum())
         """
+        self.storage.allocation.looked_at = True
         if self.storage.state:
             self.storage.poison()
         return self.array.copy() if self.array.dtype.names is None else to_float32(self.array)

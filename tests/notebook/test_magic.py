@@ -320,7 +320,7 @@ def test_help_explains_a_rule(notebook: Notebook) -> None:
 
 
 def test_unknown_command(notebook: Notebook) -> None:
-    assert "target | info | last | profile | help | reset" in notebook.run("%nki frobnicate").errors
+    assert "target | info | last | profile | lint | help | reset" in notebook.run("%nki frobnicate").errors
     assert "unknown target" in notebook.run("%nki target trn9").errors
 
 
@@ -371,3 +371,26 @@ def test_reset_forgets_specialised_kernels(notebook: Notebook) -> None:
     assert len(KERNELS) == 1
     assert notebook.run("%nki reset").error is None
     assert len(KERNELS) == 0
+
+
+def test_lint_of_a_call(notebook: Notebook) -> None:
+    notebook.run("%%nki\n" + DOUBLE)
+    before = notebook.names["rhs"].copy()
+    notebook.run("x = rhs[:96]")
+    shown = notebook.run("%nki lint double(x)")
+    assert shown.error is None
+    assert "double · 0 errors, 0 warnings\n" in shown.text and "trn1" in shown.text and "trn3" in shown.text
+    assert (notebook.names["rhs"] == before).all()
+
+
+def test_lint_shows_the_lines_of_cells(notebook: Notebook) -> None:
+    notebook.run("%%nki\n" + DOUBLE.replace("    y =", "    spare = nl.exp(tile)\n    y ="))
+    shown = notebook.run("found = %nki lint double(rhs[:96])\nfound")
+    assert "%%nki cell:5:13: warning: activation: writes spare, which nothing reads [dataflow.never_read]" in shown.text
+    found = notebook.names["found"]
+    assert found.warnings == 1 and found._repr_html_().startswith("<pre") and "→" in found._repr_html_()
+
+
+@pytest.mark.parametrize(("line", "words"), [("%nki lint", "expected a call"), ("%nki lint double", "expected a call")])
+def test_lint_without_a_call(notebook: Notebook, line: str, words: str) -> None:
+    assert words in str(notebook.run(line).error)

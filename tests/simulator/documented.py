@@ -51,7 +51,8 @@ ELSEWHERE = {
     "kernel.lnc2_shared_hbm": ("kernel.output_shared_hbm",),
     "lang.no_arange_mgrid": ("kernel.api_name",),
     "lang.dynamic_range_step": ("lang.fori_loop_step",),
-    "lang.ranges_deprecated": ("lang.dynamic_frontend",),
+    "isa.engine_constants_deprecated": ("kernel.deprecated_name",),
+    "lang.ranges_deprecated": ("kernel.deprecated_name",),
     "lang.dynamic_range_deprecated": ("lang.dynamic_frontend",),
     "kernel.removed_entry_points": ("kernel.api_name",),
     "isa.removed_tensor_copy_dynamic": ("kernel.api_name",),
@@ -88,7 +89,6 @@ UNCHECKED = {
     "kernel.instr_count": "the documents have no number",
     "lang.nested_slicing": "superseded: the language guide shows chained slices",
     "tensor_tensor.input_start_partition": "the documents do not say which partitions",
-    "isa.engine_constants_deprecated": "a DeprecationWarning of Python, where the name is used",
     "kernel.pure": "kernels are run, not reused: there is nothing that could be stale",
 }
 """Documented limits that nothing checks, and why."""

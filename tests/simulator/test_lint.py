@@ -3,7 +3,7 @@
 import textwrap
 
 import pytest
-from nki_sim.lint import kernel_names, lint
+from nki_sim.lint import kernel_names, lint, syntax_error
 
 HEAD = "import nki\nimport nki.isa as nisa\nimport nki.language as nl\n\n\n@nki.jit\n"
 
@@ -38,6 +38,11 @@ def test_a_good_kernel_gives_no_finding(frontend):
         ("nisa.memset(dst=x, value=0, mask=True)", "kernel.unexpected_kwargs", "unexpected argument mask"),
         ("nisa.memset(value=0)", "lang.isa_dst_required", "missing dst"),
         ("nisa.nc_matmul(x, stationary=x)", "lang.isa_dst_required", "missing moving"),
+        ("e = nisa.vector_engine", "kernel.deprecated_name", "write nisa.engine.vector"),
+        ("for i in nl.affine_range(4): pass", "kernel.deprecated_name", "write Python's range"),
+        ("n = nl.tile_size.psum_fmax", "kernel.deprecated_name", "write nl.tile_size.psum_bank_fmax"),
+        ("nisa.dma_copy(dst=x, src=x, dge_mode=3)", "kernel.enum_members", "write nisa.dge_mode.none"),
+        ("nisa.dma_copy(dst=x, src=x, dge_mode=9)", "kernel.enum_members", "dge_mode is 9, not a member of nisa.dge_mode"),
     ],
 )
 def test_names_and_arguments(line, rule, words):
@@ -52,6 +57,49 @@ def test_aliases_of_imports_are_followed():
         "@jit\ndef kernel(x):\n    nki.isa.multiply(x)\n    lang.arange(3)\n    y.isa.multiply(x)\n"
     )
     assert [d.line for d in lint(source, "kernels.py")] == [6, 7]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import neuronxcc.nki as nki", "import of neuronxcc.nki"),
+        ("import neuronxcc.nki.language as nl", "import of neuronxcc.nki.language"),
+        ("from neuronxcc import nki", "import of neuronxcc.nki"),
+        ("from neuronxcc.nki import language", "import of neuronxcc.nki.language"),
+    ],
+)
+def test_imports_of_the_old_namespace(text, words):
+    [diagnosis] = lint(f"x = 1\n{text}\n", "kernels.py")
+    assert (diagnosis.rule.id, diagnosis.line, diagnosis.headline) == ("kernel.legacy_namespace", 2, words)
+
+
+def test_an_import_that_may_fail_is_left_alone():
+    assert lint("try:\n    import neuronxcc.nki as nki\nexcept ImportError:\n    import nki\n", "kernels.py") == []
+
+
+def test_kernels_of_the_old_namespace_are_read():
+    source = "from neuronxcc import nki\nimport neuronxcc.nki.isa as nisa\n@nki.jit\ndef kernel(x):\n    nisa.multiply(x)\n"
+    assert [(d.rule.id, d.line) for d in lint(source, "kernels.py")] == [
+        ("kernel.legacy_namespace", 1),
+        ("kernel.legacy_namespace", 2),
+        ("kernel.api_name", 5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("launch", "fix"),
+    [
+        ("kernel[2](a)", "NEURON_LOGICAL_NC_CONFIG"),
+        ("kernel[1](a)", "call kernel(…)"),
+        ("kernel[4, 2](a)", "loops over tiles inside of the kernel"),
+    ],
+)
+def test_launches_with_brackets(launch, fix):
+    source = f"import nki\n@nki.jit\ndef kernel(x):\n    return x\nother[2](a)\nkernel(a)\ny = {launch}\n"
+    [diagnosis] = lint(source, "kernels.py")
+    assert (diagnosis.rule.id, diagnosis.line) == ("kernel.bracket_launch", 7)
+    assert fix in diagnosis.text()
+    assert diagnosis.site.span[2:] == (4, 4 + len(launch) - 3)
 
 
 def test_functions_that_are_no_kernels_are_left_alone():
@@ -83,6 +131,13 @@ def test_an_unknown_frontend_and_text_that_is_no_python():
         lint(CLEAN, "kernels.py", frontend="0.5")
     with pytest.raises(SyntaxError):
         lint("def kernel(:", "kernels.py")
+
+
+def test_text_that_is_no_python_as_a_finding():
+    with pytest.raises(SyntaxError) as caught:
+        lint("x = 1\ndef kernel(:\n", "kernels.py")
+    diagnosis = syntax_error(caught.value, "kernels.py")
+    assert (diagnosis.rule.id, diagnosis.line, diagnosis.site.span[2]) == ("kernel.python_syntax", 2, 11)
 
 
 def test_the_kernels_of_a_text():

@@ -140,21 +140,34 @@ class CoreMachine(Machine):
             plan.orders, plan.reads = plan.reads, ()
         return number, plan
 
+    def _before(self, ins: Instruction, plan: Plan, values: tuple[Any, ...]) -> None:
+        super()._before(ins, plan, values)
+        races = self._races_of(ins, plan, values, ins.step) if self.dry else []
+        if races:
+            self._race(ins, plan, values, *races[0])
+
     def _run(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], step: int) -> None:
-        if self._races is not None and not isinstance(ins, Meeting):  # who meets is in step
-            touching = self._touching.get(id(plan))
-            if touching is None:
-                hbm = [i for i in (*plan.reads, *plan.writes) if not plan.slots[i].on_chip]
-                touching = self._touching[id(plan)] = tuple((i, i in plan.writes) for i in hbm)
-            races = []
-            for i, writes in touching:
-                if values[i].storage.allocation.region is MemoryRegion.shared_hbm:
-                    other = self._races.access(self.number, step, values[i], plan.slots[i], writes)
-                    races += [(i, *other)] if other is not None else []
-            if races:
-                self._race(ins, plan, values, *races[0])
-                return
-        super()._run(ins, plan, values, step)
+        races = self._races_of(ins, plan, values, step)
+        if races:
+            self._race(ins, plan, values, *races[0])
+        else:
+            super()._run(ins, plan, values, step)
+
+    def _races_of(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], step: int) -> list[tuple[int, int, bool]]:
+        """With which steps of the other core an instruction races: its operand, the step, whether that touched all of it."""
+        if self._races is None or isinstance(ins, Meeting):  # who meets is in step
+            return []
+        touching = self._touching.get(id(plan))
+        if touching is None:
+            hbm = [i for i in (*plan.reads, *plan.writes) if not plan.slots[i].on_chip]
+            touching = self._touching[id(plan)] = tuple((i, i in plan.writes) for i in hbm)
+        found = []
+        for i, writes in touching:
+            unknown = self.dry and values[i].dynamic is not None  # which elements it means, only data tells
+            if values[i].storage.allocation.region is MemoryRegion.shared_hbm and not unknown:
+                other = self._races.access(self.number, step, values[i], plan.slots[i], writes)
+                found += [(i, *other)] if other is not None else []
+        return found
 
     def _race(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], place: int, found: int, whole: bool) -> None:
         """Execute an instruction that races with an earlier step of another core, which touched the ``whole`` of what this
@@ -162,8 +175,12 @@ class CoreMachine(Machine):
         tile, writes, other = values[place], place in plan.writes, self.program[found]
         self.team.raced.add(id(tile.storage))
         wrote = any(o.allocation is tile.storage.allocation for o in other.writes())
-        before = tile.array.tobytes() if whole and writes and wrote and tile.dynamic is None else None
-        super()._run(ins, plan, values, ins.step)
+        may_be_twice = whole and writes and wrote and tile.dynamic is None
+        if self.dry and may_be_twice:
+            return  # only values tell whether it is work done twice
+        before = tile.array.tobytes() if may_be_twice else None
+        if not self.dry:
+            super()._run(ins, plan, values, ins.step)
         rule = TWICE if before is not None and tile.array.tobytes() == before else RACE
         name, label = plan.slots[place].name, tile.storage.allocation.label
         did = "wrote" if wrote else "read"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from nki_sim import context
+from nki_sim.deprecated import warn
 from nki_sim.errors import NkiTypeError, NkiValidationError, Rule, fail, page
 from nki_sim.memory import MemoryRegion
 from nki_sim.tensor import DynamicSlice, NkiTensor
@@ -102,13 +102,13 @@ def device_print(print_prefix: str, tensor: NkiTensor) -> None:
     if tensor.buffer is MemoryRegion.psum:
         raise fail(PRINT_BUFFER, "tensor is in PSUM", target=machine.core.target, subject=subject, operand="tensor",
                    error=NkiValidationError)  # fmt: skip
-    machine.effect(lambda: print(print_prefix, tensor))
+    tensor.storage.allocation.looked_at = True
+    machine.effect(lambda: print(print_prefix, repr(tensor) if machine.dry else tensor))
 
 
 def _deprecated_range(name: str) -> Any:
     def iterate(start: int, stop: int | None = None, step: int = 1) -> range:
-        message = f"nl.{name} is deprecated: it is Python's range, which reads better"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        warn("nki.language", name)
         return range(start) if stop is None else range(start, stop, step)
 
     iterate.__name__ = iterate.__qualname__ = name

@@ -212,7 +212,7 @@ class _History:
         self._program = program
         self._touched: dict[int, _Touched] = {}
         self._accesses: dict[int, tuple[tuple[int, Slot, bool], ...]] = {}
-        self._shared = _aliases(list(program.allocations))
+        self._shared = aliases(list(program.allocations))
         self._written = _ever_written(program)
         self._operands = program.tables[2]
         self._boxes: dict[tuple[int, int, int], Box] = {}
@@ -220,11 +220,11 @@ class _History:
     def access(self, step: int, number: int, start: int, found: Found) -> None:
         """Add the steps that ``step`` must wait for to ``found``, and note what it touches: the operands from ``start``."""
         program, touched, written, operands = self._program, self._touched, self._written, self._operands
-        accesses = self._accesses.get(number)
-        if accesses is None:
-            accesses = self._accesses[number] = _accesses(program.plans[number])
+        touches = self._accesses.get(number)
+        if touches is None:
+            touches = self._accesses[number] = accesses(program.plans[number])
         allocations = program.allocations
-        for place, slot, writes in accesses:
+        for place, slot, writes in touches:
             a = operands[start + place]
             if a < 0 or not written[a]:
                 continue
@@ -260,7 +260,7 @@ class _History:
             mine.pending(found, ANTI)
 
 
-def _accesses(plan: Plan) -> tuple[tuple[int, Slot, bool], ...]:
+def accesses(plan: Plan) -> tuple[tuple[int, Slot, bool], ...]:
     """Per operand of a plan: its place, its slot, and whether it is written; reads first."""
     changing = (*plan.writes, *plan.orders)
     return tuple((2 * i, plan.slots[i], i in changing) for i in (*plan.reads, *changing))
@@ -321,7 +321,7 @@ class _Rooms:
         heapq.heappush(inside, (tile.last, tile.id, size))
 
 
-def _aliases(allocations: list[Allocation]) -> dict[int, tuple[int, ...]]:
+def aliases(allocations: list[Allocation]) -> dict[int, tuple[int, ...]]:
     """Explicit placements that share bytes with each other."""
     pinned = [a for a in allocations if a.address is not None]
     shared: dict[int, tuple[int, ...]] = {}
