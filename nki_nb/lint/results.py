@@ -133,9 +133,19 @@ def _static(diagnoses: Sequence[Diagnosis]) -> tuple[Finding, ...]:
 def _join(read: Lint, filename: str, traced: Lint) -> Lint:
     """What the source says of one kernel, or of the whole file, with what its traces say; the same thing once."""
     name = traced.kernels[0]
+    static = [f for f in read.findings if _function(f) in (name, "<module>")]
     said = {finding.key[:3] for finding in traced.findings}
-    about = [f for f in read.findings if _function(f) in (name, "<module>") and f.key[:3] not in said]
-    return Lint(f"{filename}::{name}", (name,), tuple(merged([*about, *traced.findings])), traced.verification)
+    columns = {f.key: f.diagnosis for f in static}
+    found = [
+        Finding(columns[f.key], f.targets, f.level) if f.key in columns and _column(f.diagnosis) < 0 else f
+        for f in traced.findings
+    ]
+    found += [f for f in static if f.key[:3] not in said]
+    return Lint(f"{filename}::{name}", (name,), tuple(merged(found)), traced.verification)
+
+
+def _column(diagnosis: Diagnosis) -> int:
+    return diagnosis.site.span[2] if diagnosis.site else -1
 
 
 def _with(read: Lint, subject: str, failure: Diagnosis) -> Lint:

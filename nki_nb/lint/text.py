@@ -87,10 +87,15 @@ def _verdict(rule: str, outcome: Outcome, lint: Lint) -> str:
 def _sbuf(outcome: Outcome) -> str:
     if outcome.run is None:
         return "-"
-    return f"{kib(outcome.run.memory.sbuf.peak)} of {kib(outcome.run.memory.sbuf.limit)} KiB"
+    return f"{_at_least(outcome)}{kib(outcome.run.memory.sbuf.peak)} of {kib(outcome.run.memory.sbuf.limit)} KiB"
 
 
 def _psum(outcome: Outcome) -> str:
     if outcome.run is None:
         return "-"
-    return f"{outcome.run.memory.peak_banks} of {outcome.run.memory.banks} banks"
+    return f"{_at_least(outcome)}{outcome.run.memory.peak_banks} of {outcome.run.memory.banks} banks"
+
+
+def _at_least(outcome: Outcome) -> str:
+    """What a kernel needs that was refused is known up to there."""
+    return "" if outcome.ok else "≥ "

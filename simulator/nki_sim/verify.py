@@ -186,6 +186,6 @@ def _deprecation(heard: warnings.WarningMessage, target: str) -> Diagnosis | Non
 
 
 def _definition(kernel: Kernel) -> tuple[Site, ...]:
-    """The line of the kernel's ``def``, for what is about no line of it."""
+    """The line where the kernel begins, for what is about no line of it."""
     code = getattr(kernel.function, "__code__", None)
-    return () if code is None else (Site(code, 0),)
+    return () if code is None else (StaticSite(code.co_filename, code.co_name, (code.co_firstlineno,) * 2 + (-1, -1)),)

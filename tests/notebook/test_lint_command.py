@@ -145,7 +145,8 @@ def test_a_limit_of_one_generation(lint: Lint, capsys: pytest.CaptureFixture[str
     assert lint("hwdge", "--arg", "x=4x8") == 1
     out = capsys.readouterr().out
     line = LINE["hwdge"] + 2
-    assert f"src/kernels.py:{line}:5: error: dma_copy: dge_mode hwdge on trn1 [dma_copy.hwdge_gen3] (trn1)" in out
+    column = ":5" if sys.version_info >= (3, 11) else ""
+    assert f"src/kernels.py:{line}{column}: error: dma_copy: dge_mode hwdge on trn1 [dma_copy.hwdge_gen3] (trn1)" in out
     assert re.search(r"\n +trn1 +trn2 +trn3\n +kernel +refused +holds +holds\n", out)
     assert re.search(r"dma_copy\.hwdge_gen3 +error +ok +ok$", out, re.M)
 
@@ -162,7 +163,7 @@ def test_warnings_fail_where_it_is_strict(lint: Lint, capsys: pytest.CaptureFixt
     out, first = capsys.readouterr().out, LINE["wasteful"]
     for offset, rule in ((1, "dataflow.unused_load"), (2, "dataflow.unused_load"), (4, "kernel.output_written"),
                          (5, "ndarray.uninitialised")):  # fmt: skip
-        assert re.search(rf"kernels\.py:{first + offset}:\d+: warning: .* \[{rule}\]$", out, re.M), rule
+        assert re.search(rf"kernels\.py:{first + offset}(:\d+)?: warning: .* \[{rule}\]$", out, re.M), rule
     assert "kernels.py::wasteful · 0 errors, 4 warnings" in out
     assert lint("wasteful", "--arg", array, "--strict") == 1
 
@@ -190,6 +191,7 @@ def test_the_source_and_the_traces_say_a_thing_once(lint: Lint, capsys: pytest.C
     out = capsys.readouterr().out
     assert out.count("[kernel.deprecated_name]") == 1 and out.count("[kernel.api_name]") == 1
     assert "kernels.py::old · 1 error, 1 warning" in out
+    assert f"src/kernels.py:{LINE['old'] + 1}:14: warning" in out  # the trace of a warning knows no columns; the source does
 
 
 def test_no_arguments(lint: Lint, capsys: pytest.CaptureFixture[str]) -> None:

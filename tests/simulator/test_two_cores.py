@@ -599,3 +599,48 @@ def test_arguments(call, rule, cores, target):
 def test_trn1_has_neither():
     assert rule_of(lambda x: barrier(), 1, "trn1") == "core_barrier.gen3"
     assert rule_of(lambda x: swap(), 1, "trn1") == "sendrecv.gen3"
+
+
+# --- without data --------------------------------------------------------------------------------------------------------
+
+
+def unordered(x):
+    """Core 1 reads what core 0 writes, and nothing orders the two."""
+    shared = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    mine, other = (half(i) for i in me())
+    nl.store(shared[mine], nl.load(x[mine]))
+    nl.store(out[mine], nl.load(shared[other]))
+    return out
+
+
+def both_the_same(x):
+    """Both cores do all of the work."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.load(x))
+    return out
+
+
+@TARGETS
+@pytest.mark.parametrize("function", [doubled, unordered])
+def test_a_dry_run_that_watches_finds_the_races_of_a_run(function, target):
+    spec = nki_sim.TensorSpec(X.shape, "float32")
+    dry = kernel(function).run((spec,), {}, nki_sim.RunOptions(target=target, dry=True, watch=True)).findings
+    data = on_two(function, X, target=target).findings
+    assert [(d.rule.id, d.line) for d in dry] == [(d.rule.id, d.line) for d in data]
+    assert bool(dry) == (function is unordered)
+
+
+def test_whether_work_is_done_twice_only_values_tell():
+    spec = nki_sim.TensorSpec(X.shape, "float32")
+    assert kernel(both_the_same).run((spec,), {}, nki_sim.RunOptions(dry=True, watch=True)).findings == []
+    assert len(found(both_the_same, X)) == 1
+
+
+@pytest.mark.parametrize("data", [False, True])
+def test_races_on_all_generations(data):
+    verification = nki_sim.verify(kernel(unordered), X, data=data)
+    rules = {(f.rule.id, f.targets) for f in verification.findings}
+    assert ("kernel.lnc_values", ("trn1",)) in rules
+    races = [f for f in verification.findings if f.rule.id == "memory.race"]
+    assert [(f.targets, f.level) for f in races] == [(("trn2", "trn3"), "warning")] * 2
