@@ -8,9 +8,11 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import nki_sim
 import pytest
+from nki_sim.dataflow import wasted
 
 _TABLE: list[tuple[str, str]] = []
 
@@ -33,6 +35,21 @@ def module() -> Iterator[Callable[[Path], ModuleType]]:
     sys.modules.pop("public_kernel", None)
     os.environ.clear()
     os.environ.update(before)
+
+
+@pytest.fixture
+def nothing_is_wasted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What is said of needless work is true, and these kernels do none: there is nothing to be said of them."""
+    execute, said = nki_sim.Kernel._execute, []
+
+    def watched(kernel: nki_sim.Kernel, *given: Any) -> Any:
+        done = execute(kernel, *given)
+        said.extend(diagnosis.text() for diagnosis in wasted(done.run.program, done.run.core.target))
+        return done
+
+    monkeypatch.setattr(nki_sim.Kernel, "_execute", watched)
+    yield
+    assert said == []
 
 
 @pytest.fixture

@@ -28,9 +28,10 @@ SHAPES = {
 }
 # The examples use the deprecated range aliases, as they stand.
 pytestmark = [
-    pytest.mark.filterwarnings(f"ignore:nl.{name}:DeprecationWarning")
-    for name in ("affine_range", "static_range", "sequential_range")
-]
+    pytest.mark.usefixtures("nothing_is_wasted"),
+    *(pytest.mark.filterwarnings(f"ignore:nl.{name}:DeprecationWarning")
+      for name in ("affine_range", "static_range", "sequential_range")),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ import pytest
 from public_kernels import checkout, largest_error
 
 FILE = checkout("NKI_SAMPLES_ROOT") / "src/nki_samples/tutorials/matrix_multiplication/matrix_multiplication_nki_kernels.py"
-pytestmark = pytest.mark.filterwarnings("ignore:nl.affine_range:DeprecationWarning",
-                                        "ignore:nl.sequential_range:DeprecationWarning")  # fmt: skip
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:nl.affine_range:DeprecationWarning", "ignore:nl.sequential_range:DeprecationWarning"),
+    pytest.mark.usefixtures("nothing_is_wasted"),
+]
 RUN = {
     "nki_matmul_block_free_dimension_": (512, 512, 2048),
     "nki_matmul_fully_optimized_": (1024, 2048, 1024),
