@@ -106,7 +106,7 @@ class _Flow:
                 flow._read_indices()
             for place, slot, writes in touched[number]:
                 a, offset = operands[starts[step] + place], operands[starts[step] + place + 1]
-                if a < 0:
+                if a < 0 or place // 2 in plan.orders:  # a barrier touches no values
                     continue
                 box = flow._box(plan, place // 2, a, offset)
                 if not writes or place // 2 in plan.updates:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 
 import nki
+import nki.collectives as ncc
 import nki.isa as nisa
 import nki.language as nl
 import nki_sim
@@ -236,6 +237,34 @@ def test_a_tile_that_says_where_is_read():
         return st(row)
 
     assert found(kernel, X, PICKS[:1]) == []
+
+
+@pytest.mark.parametrize("target", ["trn2", "trn3"])
+def test_what_one_core_writes_and_the_other_reads(target):
+    @nki.jit
+    def kernel(x):
+        me, other = nl.program_id(0), 1 - nl.program_id(0)
+        between = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=between[8 * me : 8 * me + 8], src=x[8 * me : 8 * me + 8])
+        nisa.core_barrier(data=between, cores=(0, 1))
+        nisa.dma_copy(dst=out[8 * me : 8 * me + 8], src=between[8 * other : 8 * other + 8])
+        return out
+
+    assert found(kernel[2], X, target=target) == []
+
+
+def test_what_ranks_exchange():
+    @nki.jit
+    def kernel(x):
+        mine, total, out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm), hb(16, 8), hb(16, 8)
+        nisa.dma_copy(dst=mine, src=x)
+        ncc.all_reduce(dsts=[total], srcs=[mine], op=nl.add, replica_group=ncc.ReplicaGroup([[0, 1]]))
+        nisa.dma_copy(dst=out, src=total)
+        return out
+
+    run = nki_sim.run_ranks(kernel, [(X,), (X,)], ranks=2)
+    assert wasted(run.program, "trn2") == []
 
 
 # -- without data ----------------------------------------------------------------------------------------------------------
