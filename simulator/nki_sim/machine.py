@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nki_sim import clobbers
 from nki_sim.config import Configs
 from nki_sim.dtypes import Array, DType
 from nki_sim.errors import (
@@ -38,14 +39,14 @@ from nki_sim.isa.enums import dependency, oob_mode
 from nki_sim.isa.indirection import OUT_OF_RANGE as OUT_OF_FREE_DIMENSION
 from nki_sim.isa.indirection import base_of, chosen, group_of, index_of, is_indirect, reaching
 from nki_sim.isa.tensor_copy import tensor_copy
-from nki_sim.memory import FULL, NONE, Allocation, Memory, MemoryRegion, Storage
+from nki_sim.memory import FULL, NONE, Memory, MemoryRegion, Storage
 from nki_sim.ops import Operator, UnknownOperatorError
 from nki_sim.pending import Pending, Waiting, can_wait, largest
 from nki_sim.program import ABSENT, SCALAR, Plan, Program, Slot
 from nki_sim.psum import Accumulation, State
 from nki_sim.scalars import RuntimeScalar, now
 from nki_sim.source import Site, call_chain, call_sites
-from nki_sim.tensor import NkiTensor, OutOfRangeError, resolve, span
+from nki_sim.tensor import NkiTensor, OutOfRangeError, resolve
 
 NEVER_WRITTEN = Rule(
     "ndarray.uninitialised",
@@ -537,10 +538,8 @@ class Machine:
         self.finding(ins, NEVER_WRITTEN, Broken(what, operand))
 
     def _check_clobbers(self, ins: Instruction, operand: str, tile: NkiTensor) -> None:
-        hit = [other for other in tile.storage.clobbers if _shares_bytes(tile, other.allocation)]
-        for other in hit:
+        for other in clobbers.read(base_of(tile)):
             self._overlap(ins, operand, tile, other)
-            tile.storage.clobbers.remove(other)
 
     def _overlap(self, ins: Instruction, operand: str, tile: NkiTensor, other: Storage) -> None:
         mine, its = tile.storage.allocation, other.allocation
@@ -553,10 +552,7 @@ class Machine:
         if storage.host is not None:
             self.memory.detach(storage)
         if storage.neighbours:
-            for other in storage.neighbours:
-                if other.state != NONE and storage not in other.clobbers:
-                    other.clobbers.append(storage)
-            storage.clobbers.clear()
+            clobbers.write(base_of(tile))
         if storage.state != FULL:
             self._mark_written(ins, tile)
         if storage.accumulation is not None and not ins.accumulates:
@@ -749,18 +745,6 @@ def _kind_of(value: Any) -> str:
     if hasattr(value, "__array__") or isinstance(value, (list, tuple, dict, str)):
         return f"a {type(value).__module__.partition('.')[0]}.{type(value).__name__}".replace("a builtins.", "a ")
     return f"{value!r}"
-
-
-def _shares_bytes(tile: NkiTensor, other: Allocation) -> bool:
-    """Whether the bytes a view spans meet those of another explicit placement."""
-    address = other.address
-    if address is None:
-        return False
-    tile = base_of(tile)
-    first, start = tile.start_partition, tile.start_byte
-    end = start + (span(tile.shape[1:], tile.strides[1:]) + 1) * tile.info.itemsize
-    rows = first < address[0] + other.partitions and address[0] < first + tile.shape[0]
-    return rows and start < address[1] + other.row_bytes and address[1] < end
 
 
 _INDEX = OperandSpec("read", (), "", internal=True)

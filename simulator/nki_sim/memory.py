@@ -226,7 +226,7 @@ class Storage:
     Attributes:
         bytes: flat uint8 array; element (p, i) of an on-chip tensor starts at ``base + p * pitch + i * itemsize``.
         state: FULL, NONE or PARTIAL of the elements were written.
-        clobbers: explicit placements written over this one since it was last written.
+        clobbers: explicit placements written over this one since it was last written, and where (:mod:`nki_sim.clobbers`).
         views: tensors that hold a NumPy view of ``bytes``, when the bytes may be exchanged (kernel inputs).
         pool: where ``bytes`` go when the last tensor on them dies.
     """
@@ -273,7 +273,7 @@ class Storage:
         self.poisoned = False
         self.accumulation: Any = None
         self.neighbours: list[Storage] = []
-        self.clobbers: list[Storage] = []
+        self.clobbers: list[tuple[Storage, Any]] = []
         self.host: HostArray | None = None
         self.views: list[Any] | None = None
         self.pool: list[Array] | None = None

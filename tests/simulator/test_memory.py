@@ -2,6 +2,7 @@
 
 import math
 import sys
+import warnings
 
 import nki.isa as nisa
 import nki.language as nl
@@ -168,6 +169,78 @@ def test_a_tile_overwritten_through_another_is_reported_where_it_is_read():
     assert caught[0].message.line == kernel.__code__.co_firstlineno + 7
     with pytest.raises(NkiValidationError, match="last written as b"):
         nki_sim.run(kernel, X, strict=True)
+
+
+def at(address, shape=(64, 8)):
+    return nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf, address=address)
+
+
+def reads_after(second, reads):
+    """What is reported when a tile is filled, another one that shares its bytes in part, and the first one read."""
+
+    def kernel(x):
+        a = at((0, 0))
+        nisa.memset(dst=a, value=1.0)
+        for view in second:
+            nisa.memset(dst=view(at), value=2.0)
+        out = nl.ndarray((64, 8), dtype=nl.float32, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=sb_filled(64, 8))
+        view = reads(a)
+        nisa.dma_copy(dst=out[0 : view.shape[0], 0 : view.shape[1]], src=view)
+        return out
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return [f.rule.id for f in nki_sim.run(kernel, X).findings]
+
+
+def sb_filled(rows, columns):
+    tile = nl.ndarray((rows, columns), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=tile, value=0.0)
+    return tile
+
+
+@pytest.mark.parametrize(("second", "reads", "found"), [
+    ([lambda at: at((32, 16), (32, 8))], lambda a: a, True),
+    ([lambda at: at((32, 16), (32, 8))], lambda a: a[0:32], False),
+    ([lambda at: at((32, 16), (32, 8))], lambda a: a[:, 0:4], False),
+    ([lambda at: at((0, 0), (64, 16))[:, 8:16]], lambda a: a, False),  # the bytes that both share were not written
+    ([lambda at: at((0, 0), (64, 16))[:, 7:16]], lambda a: a, True),
+    ([lambda at, i=i: at((0, 0), (64, 16))[:, i : i + 1] for i in range(16)], lambda a: a[:, 5:6], True),
+])  # fmt: skip
+def test_what_was_clobbered_is_exact(second, reads, found):
+    assert reads_after(second, reads) == (["memory.overlap"] if found else [])
+
+
+def test_writing_a_part_again_mends_that_part_only():
+    def kernel(x, columns):
+        a, b = at((0, 0)), at((0, 0))
+        nisa.memset(dst=a, value=1.0)
+        nisa.memset(dst=b, value=2.0)
+        nisa.memset(dst=a[:, 0:columns], value=3.0)
+        return st(a)
+
+    for columns, found in ((8, 0), (4, 1)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert len(nki_sim.run(kernel, X, columns).findings) == found
+
+
+def test_program_order_makes_turns_safe():
+    def kernel(x):
+        a, b, out = at((0, 0)), at((0, 0)), nl.ndarray((64, 16), dtype=nl.float32, buffer=nl.shared_hbm)
+        for _ in range(2):
+            nisa.memset(dst=a, value=1.0)
+            nisa.dma_copy(dst=out[:, 0:8], src=a)
+            nisa.memset(dst=b, value=2.0)
+            nisa.dma_copy(dst=out[:, 8:16], src=b)
+        return out
+
+    run = nki_sim.run(kernel, X, strict=True)
+    np.testing.assert_array_equal(run.result, np.repeat([[1.0, 2.0]], 64, axis=0).repeat(8, axis=1))
+    waits = run.timeline().dependencies
+    writes = [step.index for step in run.program if step.instruction == "memset"]
+    assert all(step - 1 in waits.of(step) for step in writes[1:])  # after the transfer that still reads those bytes
 
 
 def test_using_one_place_after_the_other_is_fine():
