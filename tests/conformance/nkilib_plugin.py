@@ -298,6 +298,6 @@ def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Any:
     if not RESULTS or not (call.when == "call" or report.outcome != "passed"):
         return
     what = str(call.excinfo.value) if call.excinfo is not None else ""
-    record = {"case": item.nodeid, **CASE, "result": report.outcome, "seconds": round(call.duration, 2), "what": what[:1500]}
+    record = {"case": item.nodeid, **CASE, "result": report.outcome, "seconds": round(call.duration, 2), "what": what[:2500]}
     with Path(RESULTS).open("a") as file:
         file.write(json.dumps(record) + "\n")

@@ -28,8 +28,11 @@ FAULTS = {
     r"test_qkv_cte_mx_bf16_static_dequant": "qkv() has no parameter is_input_swizzled",
     r"test_qkv_cte_mxfp8_static_dequant.*in_scale_shape[01]": "stream_shuffle_broadcast is imported as a module and called",
     r"test_folded_load_store_dst_batch\[lnc-2_b-(16|32)_": "both cores zero all of the output, then write halves: a race",
+    r"memset\.type_match": "cross_partition_copy.py:190 sets a uint32 tile to 0.0, which release 0.3.0 refuses",
+    r"mlp_tkg_gate_up_projection\.py, line 243[\s\S]*ap\.partition_first": "a pattern steps by a slice's columns",
 }
-"""Cases that fail by themselves at tag 2.29, and why."""
+"""Cases that fail by themselves at tag 2.29, by their name or what they raise, and why: a name that is not there, a race, or a
+documented limit that the library breaks."""
 
 Row = dict[str, Any]
 
@@ -94,7 +97,7 @@ def run(root: Path, file: str, options: argparse.Namespace) -> Iterator[Row]:
 
 def fault(row: Row) -> str:
     """Why a case fails whatever runs it, if it does."""
-    return next((why for pattern, why in FAULTS.items() if re.search(pattern, row["case"])), "")
+    return next((why for pattern, why in FAULTS.items() if re.search(pattern, row["case"] + row["what"])), "")
 
 
 def write(rows: Sequence[Row], path: Path) -> None:

@@ -509,3 +509,17 @@ def test_device_print_shows_the_values_now(capsys):
     run(kernel, np.zeros((1, 2), np.float32))
     out = capsys.readouterr().out
     assert out.index("before") < out.index("0.") < out.index("after") < out.index("2.5")
+
+
+def test_a_column_of_indices_may_have_further_dimensions_of_one():
+    def kernel(table, rows):
+        index = ld(rows).reshape((4, 1, 1))
+        out = nl.ndarray((4, 8), dtype=table.dtype, buffer=nl.shared_hbm)
+        picked = nl.ndarray((4, 8), dtype=table.dtype, buffer=nl.sbuf)
+        view = table.ap(pattern=[[8, 4], [1, 8]], offset=0, vector_offset=index, indirect_dim=0)
+        nisa.dma_copy(dst=picked, src=view)
+        nisa.dma_copy(dst=out, src=picked)
+        return out
+
+    table, rows = np.arange(80, dtype=np.float32).reshape(10, 8), np.array([[7], [0], [3], [3]], np.int32)
+    np.testing.assert_array_equal(nki_sim.run(kernel, table, rows).result, table[rows[:, 0]])

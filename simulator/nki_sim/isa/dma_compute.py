@@ -11,7 +11,7 @@ from nki_sim import context, ops
 from nki_sim.dtypes import Array, to_float32, write_float32
 from nki_sim.errors import Broken, Rule, isa_page, rule
 from nki_sim.hw import NeuronCore
-from nki_sim.isa.base import DMA_REACH, Body, Instruction, instruction, write
+from nki_sim.isa.base import DMA_REACH, Body, Instruction, free, instruction, write
 from nki_sim.isa.dma import DmaInstruction, Rows, index_of
 from nki_sim.isa.enums import engine as Engine  # noqa: N812 - fields have the enums' names
 from nki_sim.isa.enums import oob_mode as OobMode  # noqa: N812
@@ -168,7 +168,7 @@ class dma_compute(Instruction):
         if index is None:
             return None
         rows = next(t.shape[0] for _, t in self.tiles() if index_of(t) is not None)
-        bad = index.size < rows or index.shape[1:] != (1,) or not index.info.is_integer
+        bad = index.size < rows or free(index) != 1 or not index.info.is_integer
         return Broken(f"indices are {index.words()} for {rows} rows") if bad or index.buffer is not MemoryRegion.sbuf else None
 
     @rule("dma_compute.oob_skip_indirect", "oob_mode.skip goes with a vector_offset", page=_PAGE,

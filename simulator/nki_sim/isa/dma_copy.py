@@ -10,7 +10,7 @@ from nki_sim import context
 from nki_sim.dtypes import Array, to_float32, write_float32, write_integers
 from nki_sim.errors import Broken, Rule, isa_page, rule
 from nki_sim.hw import NeuronCore
-from nki_sim.isa.base import DMA_REACH, Body, instruction, read, write
+from nki_sim.isa.base import DMA_REACH, Body, free, instruction, read, write
 from nki_sim.isa.dma import DmaInstruction, Rows, index_of
 from nki_sim.isa.enums import dge_mode as DgeMode  # noqa: N812 - fields have the enums' names
 from nki_sim.isa.enums import engine as Engine  # noqa: N812
@@ -127,7 +127,7 @@ class dma_copy(DmaInstruction):
         for name, tile, how in self.dynamic():
             if how.kind == "vector":
                 index = how.index
-                bad = index.size < tile.shape[0] or index.shape[1:] != (1,) or not index.info.is_integer
+                bad = index.size < tile.shape[0] or free(index) != 1 or not index.info.is_integer
                 if bad or index.buffer is not MemoryRegion.sbuf:
                     return Broken(f"{name} has indices {index.words()}", name)
         return None
