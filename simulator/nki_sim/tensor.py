@@ -954,7 +954,8 @@ class NkiTensor:
         indirect_dim: int = 0,
         dtype: Any = None,
     ) -> NkiTensor:
-        """An explicit pattern ``[[step, num], …]`` over the whole tensor's storage; replaces any earlier view.
+        """An explicit pattern ``[[step, num], …]`` over the whole tensor's storage; replaces any earlier view. One that leaves
+        the tensor is refused where it is used: public kernels make some that they do not use.
 
         ``offset`` counts elements and is added to the view's own (``None`` keeps that). The documents give three
         readings; this is the one of the newest reference. A runtime offset advances ``indirect_dim`` of ``self.shape``.
@@ -983,7 +984,10 @@ class NkiTensor:
             raise self._error(AP_BOUNDS, f"pattern {pattern!r} is no list of [step, num] pairs")
         start = self.offset * self.info.itemsize // info.itemsize + int(offset or 0)
         probe = NkiTensor(self.storage, self.memory, info, tuple(n for _, n in pairs), tuple(s for s, _ in pairs), start)
-        probe._check_pattern(scalar_offset is not None or vector_offset is not None)
+        try:
+            probe._check_pattern(scalar_offset is not None or vector_offset is not None)
+        except NkiIndexError as outside:
+            return _Outside(probe, outside)
         if scalar_offset is not None:
             check_scalar_index(self, scalar_offset)
             stride = math.prod(self.shape[indirect_dim + 1 :])
@@ -1122,6 +1126,27 @@ class NkiTensor:
         self._no_arithmetic(">=", "greater_equal")
 
     __int__ = __index__ = __float__
+
+
+class _Outside(NkiTensor):
+    """A pattern that leaves its tensor: an error once somebody uses it."""
+
+    __slots__ = ("_why",)
+
+    def __init__(self, view: NkiTensor, why: NkiIndexError):
+        super().__init__(view.storage, view.memory, view.info, view.shape, view.strides, view.offset)
+        self._why = why
+
+    @property
+    def signature(self) -> Signature:
+        raise self._why
+
+    @property
+    def array(self) -> Array:
+        raise self._why
+
+    def __getitem__(self, key: Any) -> NkiTensor:
+        raise self._why
 
 
 def picking(base: NkiTensor, index: NkiTensor, count: int) -> NkiTensor:

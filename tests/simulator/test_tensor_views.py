@@ -347,3 +347,18 @@ def test_what_is_assigned_fits():
 
     with pytest.raises(nki_sim.NkiValidationError, match="elements per partition differ"):
         nki_sim.run(kernel, np.ones((16, 8), np.float32))
+
+
+def test_a_pattern_that_leaves_its_tensor_is_refused_where_it_is_used():
+    def kernel(x, uses):
+        t = nl.load(x)
+        outside = t.ap([[8, 16], [1, 8]], offset=1)
+        if uses:
+            nisa.tensor_copy(dst=t, src=outside)
+        nisa.dma_copy(dst=x, src=t)
+
+    x = np.ones((16, 8), np.float32)
+    nki_sim.run(kernel, x, False)
+    with pytest.raises(nki_sim.NkiValidationError) as caught:
+        nki_sim.run(kernel, x, True)
+    assert caught.value.diagnosis.line == kernel.__code__.co_firstlineno + 2
