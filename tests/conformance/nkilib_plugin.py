@@ -25,8 +25,6 @@ import numpy as np
 import pytest
 from nki_sim import dtypes, mx
 
-ONE_CORE = os.environ.get("NKILIB_ONE_CORE") == "1"
-"""Run cases written for two logical cores on one."""
 RESULTS = os.environ.get("NKILIB_RESULTS")
 """Append one JSON object per case to this file."""
 CASE_SECONDS = int(os.environ.get("NKILIB_CASE_SECONDS", "0"))
@@ -85,6 +83,8 @@ def _stand_ins() -> None:
         **kinds,
         static_cast=_static_cast,
         is_float_type=lambda d: dtypes.lookup(d).is_float,
+        sizeinbytes=lambda d: _numpy(d).itemsize,
+        finfo=ml_dtypes.finfo,
     )
     package = _module("neuronxcc")
     package.__path__ = []  # type: ignore[attr-defined]
@@ -110,7 +110,7 @@ class _CpuSimulate:
             target = _GEN[os.environ.get("NKI_NC_VERSION", "gen3")]
             os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] = target
             returned: list[str] = []
-            kernel = nki_sim.jit(_viewing(self.kernel, inputs, returned))[1 if ONE_CORE else cores]
+            kernel = nki_sim.jit(_viewing(self.kernel, inputs, returned))[cores]
             CASE.update(kernel=kernel.name, target=target, cores=kernel.lnc)
             run = nki_sim.run(kernel, **_plain(inputs))
             CASE.update(instructions=len(run.program), findings=sorted({f.rule.id for f in run.findings if f.rule}))
