@@ -62,14 +62,16 @@ class ProfileView:
     def _terms(self) -> Iterator[tuple[str, str]]:
         """The profiler's terms and their values in words."""
         for term, value in self.profile.as_dict().items():
-            if term not in ("kernel", "target", "order", "engines"):
+            if term not in ("kernel", "target", "order", "engines", "cores"):
                 yield term, _words(term, value)
 
     def _engines(self) -> Iterator[list[str]]:
         yield [_term("engine"), *map(_term, ENGINE_TERMS)]
-        for name, engine in self.profile.engines.items():
-            if engine.instruction_count:
-                yield [escape(name), *(escape(_words(term, getattr(engine, term))) for term in ENGINE_TERMS)]
+        names = self.profile.program.cores if self.profile.cores else ("",)
+        for core, engines in zip(names, self.profile.cores or (self.profile.engines,), strict=True):
+            for name, engine in engines.items():
+                if engine.instruction_count:
+                    yield [escape(f"{core} {name}".strip()), *(escape(_words(t, getattr(engine, t))) for t in ENGINE_TERMS)]
 
 
 def _words(term: str, value: float) -> str:

@@ -16,6 +16,7 @@ from viewing import step_of, title_of
 
 import nki_nb
 from nki_nb.memory_map import memory_map
+from nki_nb.profile_view import ProfileView
 from nki_nb.report import Report, as_report
 from nki_nb.stepper.feed import Feed
 from nki_nb.stepper.still import still
@@ -69,6 +70,12 @@ def test_report_and_pictures() -> None:
     assert "memory on trn2 (NeuronCore-v3), core 0" in drawn
     assert "memory on trn2 (NeuronCore-v3), core 1" in drawn
     assert "SBUF of core 1" in still(Feed(run), len(run.program) - 1)
+
+
+def test_the_profile_has_each_cores_engines() -> None:
+    shown = ProfileView(swapped().profile()).as_html()
+    assert "core 0 dma" in shown
+    assert "core 1 gpsimd" in shown
 
 
 def test_walking_through_one_core(show: Callable[..., Any], tmp_path: Path) -> None:
