@@ -2,6 +2,8 @@
 
 import random
 import re
+import signal
+import threading
 
 import nki
 import nki.isa as nisa
@@ -257,6 +259,25 @@ def test_an_error_on_one_core_ends_the_run():
 
     with pytest.raises(KeyError, match="mine"):
         on_two(raising, X)
+
+
+def test_an_interrupt_ends_both_cores():
+    def endless(x):
+        while nl.program_id(0) == 0:
+            pass
+        return x
+
+    def ring(number, frame):
+        raise TimeoutError("enough")
+
+    before, threads = signal.signal(signal.SIGALRM, ring), threading.active_count()
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(TimeoutError, match="enough"):
+            on_two(endless, X)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert threading.active_count() == threads
 
 
 # --- time --------------------------------------------------------------------------------------------------------------
