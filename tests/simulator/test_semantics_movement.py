@@ -523,3 +523,19 @@ def test_a_column_of_indices_may_have_further_dimensions_of_one():
 
     table, rows = np.arange(80, dtype=np.float32).reshape(10, 8), np.array([[7], [0], [3], [3]], np.int32)
     np.testing.assert_array_equal(nki_sim.run(kernel, table, rows).result, table[rows[:, 0]])
+
+
+def test_integer_tiles_take_zero_as_a_float_and_no_other():
+    def kernel(x, value):
+        t = nl.ndarray((16, 8), dtype=nl.int32, buffer=nl.sbuf)
+        nisa.memset(dst=t, value=0.0)
+        nisa.memset(dst=t, value=value)
+        out = nl.ndarray((16, 8), dtype=nl.int32, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=t)
+        return out
+
+    with pytest.warns(nki_sim.NkiWarning, match=r"value is float 0\.0"):
+        run = nki_sim.run(kernel, np.ones((1, 1), np.float32), 7)
+    assert (run.result == 7).all()
+    with pytest.warns(nki_sim.NkiWarning), pytest.raises(nki_sim.NkiValidationError, match=r"value is float 2\.0"):
+        nki_sim.run(kernel, np.ones((1, 1), np.float32), 2.0)

@@ -34,7 +34,7 @@ class memset(ComputeInstruction):
         nisa.memset(dst=acc, value=0.0)
     """
 
-    decided_params = ("packed_value",)
+    decided_params = ("only_value",)
 
     takes_scales = True
 
@@ -43,11 +43,14 @@ class memset(ComputeInstruction):
     engine: Engine = Engine.unknown
     name: str | None = None
 
-    packed_value: ClassVar[object] = None  # what a packed tile is set to: plans differ, since only 0 is legal
+    only_value: ClassVar[object] = None  # plans differ by it where only 0 is let through
 
     def __post_init__(self) -> None:
-        if isinstance(self.dst, NkiTensor) and self.dst.info.kind == "packed":
-            self.__dict__["packed_value"] = self.value
+        told = isinstance(self.dst, NkiTensor) and (
+            self.dst.info.kind == "packed" or (self.dst.info.is_integer and isinstance(self.value, float))
+        )
+        if told:
+            self.__dict__["only_value"] = self.value
         super().__post_init__()
 
     def resolve_engine(self, core: NeuronCore) -> Engine:
@@ -60,6 +63,20 @@ class memset(ComputeInstruction):
     @rule("memset.type_match", "the type of value matches dst: an integer for integer tiles", page=_PAGE,
           fix="write the integer without a point, for example value=2")  # fmt: skip
     def type_match(self, core: NeuronCore) -> Broken | None:
+        return self._float() if self.value else None
+
+    @rule(
+        "memset.type_match",
+        "0.0 is no integer: an integer tile is set to 0",
+        page=_PAGE,
+        enforce="warn",
+        fix="write value=0",
+        why="the documents refuse any float; the public kernel library of that release sets integer tiles to 0.0",
+    )
+    def zero(self, core: NeuronCore) -> Broken | None:
+        return None if self.value else self._float()
+
+    def _float(self) -> Broken | None:
         if self.dst.info.is_integer and not isinstance(self.value, numbers.Integral):
             return Broken(f"dst is {self.dst.dtype}, value is float {self.value}", "value")
         return None
