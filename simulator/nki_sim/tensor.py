@@ -161,6 +161,14 @@ VALUE_STYLE = Rule(
     "instructions write their dst; a tile has no arithmetic of its own, and only tensors are assigned to parts of it",
     page=page("migration/index.html"),
 )
+GIVEN = Rule(
+    "lang.isa_dst_required",
+    "whether an argument is given is asked with `is not None`",
+    why="a tensor has no truth value while the kernel is built; the public kernel library asks so, and it counts as given",
+    fix="write `x is not None`",
+    page=page("migration/index.html"),
+    enforce="warn",
+)
 
 
 @dataclass(frozen=True)
@@ -1109,7 +1117,10 @@ class NkiTensor:
         fix = "a device value has no Python value while the kernel is built; nl.device_print shows it"
         raise self._error(VALUE_STYLE, "a tile as a Python number", NkiTypeError, fix=fix)
 
-    def __bool__(self) -> NoReturn:
+    def __bool__(self) -> bool:
+        if not self.on_chip and self.storage.allocation.role == "input":
+            context.machine().found(self._error(GIVEN, "an argument as a Python condition: true").diagnosis)
+            return True
         fix = "the kernel is built before the data exist: choose with masks, or compare shapes and Python values"
         raise self._error(VALUE_STYLE, "a tile as a Python condition", NkiTypeError, fix=fix)
 

@@ -362,3 +362,21 @@ def test_a_pattern_that_leaves_its_tensor_is_refused_where_it_is_used():
     with pytest.raises(nki_sim.NkiValidationError) as caught:
         nki_sim.run(kernel, x, True)
     assert caught.value.diagnosis.line == kernel.__code__.co_firstlineno + 2
+
+
+def test_an_argument_as_a_condition_counts_as_given_and_a_tile_has_no_truth():
+    """`if x` asks whether an optional argument is there; what a tile holds is not known while the kernel is built."""
+
+    def kernel(x, tile):
+        t = nl.load(x) if x else None
+        if tile and t:
+            pass
+        return x
+
+    x = np.ones((4, 4), np.float32)
+    with pytest.warns(nki_sim.NkiWarning, match="an argument as a Python condition: true"):
+        nki_sim.run(kernel, x, False)
+    with pytest.warns(nki_sim.NkiWarning), pytest.raises(nki_sim.errors.NkiTypeError, match="a tile as a Python condition"):
+        nki_sim.run(kernel, x, True)
+    with pytest.raises(nki_sim.NkiValidationError, match="an argument as a Python condition"):
+        nki_sim.run(kernel, x, False, strict=True)
