@@ -163,7 +163,7 @@ VALUE_STYLE = Rule(
 )
 GIVEN = Rule(
     "lang.isa_dst_required",
-    "whether an argument is given is asked with `is not None`",
+    "whether a tensor is given is asked with `is not None`",
     why="a tensor has no truth value while the kernel is built; the public kernel library asks so, and it counts as given",
     fix="write `x is not None`",
     page=page("migration/index.html"),
@@ -1118,9 +1118,9 @@ class NkiTensor:
         raise self._error(VALUE_STYLE, "a tile as a Python number", NkiTypeError, fix=fix)
 
     def __bool__(self) -> bool:
-        if not self.on_chip and self.storage.allocation.role == "input":
-            context.machine().found(self._error(GIVEN, "an argument as a Python condition: true").diagnosis)
-            return True
+        if math.prod(self.shape) > 1 or self.storage.allocation.role == "input":
+            context.machine().found(self._error(GIVEN, "a tensor as a Python condition: true").diagnosis)
+            return True  # more than one element: only whether there is a tensor can have been meant
         fix = "the kernel is built before the data exist: choose with masks, or compare shapes and Python values"
         raise self._error(VALUE_STYLE, "a tile as a Python condition", NkiTypeError, fix=fix)
 

@@ -28,6 +28,7 @@ FAULTS = {
     r"test_qkv_cte_mx_bf16_static_dequant": "qkv() has no parameter is_input_swizzled",
     r"test_qkv_cte_mxfp8_static_dequant.*in_scale_shape[0-9]": "stream_shuffle_broadcast is imported as a module and called",
     r"test_rmsnorm_mx_quantize_tkg[\s\S]*out_scale": "a reference with the scale that release 0.5 replaced",
+    r"mxfp_unit\[2-4-1-1024-None-1536-2-5-128-NormType\.RMS_NORM[\s\S]*failed for": "as above: passes with that scale",
     r"test_folded_load_store_dst_batch\[lnc-2_b-(16|32)_": "both cores zero all of the output, then write halves: a race",
     r"mlp_tkg_gate_up_projection\.py, line 243[\s\S]*ap\.partition_first": "a pattern steps by a slice's columns",
 }

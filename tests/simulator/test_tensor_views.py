@@ -364,19 +364,20 @@ def test_a_pattern_that_leaves_its_tensor_is_refused_where_it_is_used():
     assert caught.value.diagnosis.line == kernel.__code__.co_firstlineno + 2
 
 
-def test_an_argument_as_a_condition_counts_as_given_and_a_tile_has_no_truth():
-    """`if x` asks whether an optional argument is there; what a tile holds is not known while the kernel is built."""
+def test_a_tensor_as_a_condition_counts_as_given_and_one_element_has_no_truth():
+    """`if x` asks whether an optional tensor is there; what an element holds is not known while the kernel is built."""
 
-    def kernel(x, tile):
+    def kernel(x, element):
         t = nl.load(x) if x else None
-        if tile and t:
-            pass
-        return x
+        if t and (not element or t[0:1, 0]):
+            return x
+        return None
 
     x = np.ones((4, 4), np.float32)
-    with pytest.warns(nki_sim.NkiWarning, match="an argument as a Python condition: true"):
-        nki_sim.run(kernel, x, False)
+    with pytest.warns(nki_sim.NkiWarning, match="a tensor as a Python condition: true"):
+        run_ = nki_sim.run(kernel, x, False)
+    assert {f.rule.id for f in run_.findings} == {"lang.isa_dst_required"}
     with pytest.warns(nki_sim.NkiWarning), pytest.raises(nki_sim.errors.NkiTypeError, match="a tile as a Python condition"):
         nki_sim.run(kernel, x, True)
-    with pytest.raises(nki_sim.NkiValidationError, match="an argument as a Python condition"):
+    with pytest.raises(nki_sim.NkiValidationError, match="a tensor as a Python condition"):
         nki_sim.run(kernel, x, False, strict=True)
