@@ -7,7 +7,6 @@ import functools
 import hashlib
 import types
 from enum import Enum
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +81,7 @@ def _code(code: types.CodeType) -> tuple[Any, ...]:
 def _maker() -> bytes:
     """Python's bytecode, NumPy's version and this simulator's files: others would do something else."""
     import importlib.util
+    from importlib.metadata import PackageNotFoundError, version  # 20 ms, which %load_ext need not take
 
     root = Path(__file__).parent.parent
     files = sorted(root.rglob("*.py"))

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import sys
-import tempfile
 import warnings
 from pathlib import Path
 
@@ -75,6 +74,8 @@ class Kept:
     @staticmethod
     def _write(path: Path, data: bytes) -> None:
         """Write next to the file and put it in its place at once: readers and other writers see all of it or nothing."""
+        import tempfile  # 15 ms, which %load_ext need not take
+
         handle, made = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
         try:
             with os.fdopen(handle, "wb") as file:

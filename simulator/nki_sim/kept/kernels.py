@@ -7,7 +7,6 @@ from typing import Any
 from nki_sim.cache import Entry
 from nki_sim.hw import NeuronCore
 from nki_sim.kept.digest import Unkept, digest
-from nki_sim.kept.encoding import decode, encode
 from nki_sim.kept.files import layer
 
 
@@ -20,6 +19,8 @@ def recall(key: Any, kernel: str, core: NeuronCore) -> Entry | None:
         name = digest(key)
     except Unkept:
         return None
+    from nki_sim.kept.encoding import decode  # loaded where the layer is on
+
     content = folder.load(name, kernel)
     if content is None:
         return None
@@ -37,6 +38,8 @@ def keep(key: Any, kernel: str, entry: Entry) -> None:
     folder = layer()
     if folder is None:
         return
+    from nki_sim.kept.encoding import encode
+
     try:
         folder.save(digest(key), kernel, encode(entry))
     except Unkept as reason:
