@@ -58,7 +58,7 @@ def measure(steps: int) -> dict[str, float]:
 
 
 def held(steps: int) -> float:
-    """Bytes that the record and a timeline take, per instruction, beside the arrays in HBM."""
+    """Bytes that the record and a timeline take, per instruction, beside the input's array."""
     gc.collect()
     tracemalloc.start()
     run = nki_sim.trace(tiles, ((128, 128), "bfloat16"), steps // 26 * 8)
@@ -66,7 +66,7 @@ def held(steps: int) -> float:
     gc.collect()
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    arrays = sum(a.row_bytes for a in run.program.allocations if not a.region.on_chip)
+    arrays = sum(a.row_bytes for a in run.program.allocations if a.role == "input")
     return (size - arrays) / len(run.program)
 
 
