@@ -102,6 +102,9 @@ NOT_A_TILE = Rule(
 )
 
 
+_NOTHING = (ABSENT, 0)
+
+
 class Disturbed(Exception):  # noqa: N818 - nothing went wrong: what is done again has something new to say
     """A body that is done again has a finding, or an error, that the recorded run did not have."""
 
@@ -354,26 +357,20 @@ class Machine:
             raise self.error(ins, OUT_OF_RANGE, Broken(what)) from None
 
     def _record(self, ins: Instruction, number: int, values: tuple[Any, ...], step: int) -> None:
-        program, flat = self.program, []
-        for value in values:
-            if type(value) is NkiTensor:
-                allocation = value.storage.allocation
-                allocation.last = step
-                flat.append(allocation.id)
-                if value.dynamic is None:
-                    flat.append(value.offset)
-                else:  # a runtime scalar offset is recorded as what it was in this run
-                    self.static = self.static and not isinstance(value.dynamic.index, RuntimeScalar)
-                    flat.append(value.offset if self.dry else _offset_now(value))
-                    if isinstance(value.dynamic.index, NkiTensor):
-                        value.dynamic.index.storage.allocation.last = step
-            elif value is None or (self.dry and isinstance(value, RuntimeScalar)):
-                flat.append(ABSENT)
-                flat.append(0)
-            else:
-                self.static = self.static and not isinstance(value, RuntimeScalar)
-                flat.append(SCALAR)
-                flat.append(program.constant(now(value)))
+        program = self.program
+        if program.plans[number].waits:  # tiles at fixed places, and numbers
+            flat: list[int] = []
+            for value in values:
+                if value is None:
+                    flat += _NOTHING
+                elif type(value) is NkiTensor:
+                    allocation = value.storage.allocation
+                    allocation.last = step
+                    flat += allocation.id, value.offset
+                else:
+                    flat += SCALAR, program.constant(value)
+        else:
+            flat = self._as_they_are(values, step)
         if self._again is not None:
             program.append(number, self._again, flat)
             return
@@ -383,6 +380,27 @@ class Machine:
         program.append(number, program.site_index(frame.f_code, frame.f_lasti), flat)
         if ins.name:
             program.names[step] = ins.name
+
+    def _as_they_are(self, values: tuple[Any, ...], step: int) -> list[int]:
+        """Operands as the record has them, registers and offsets at run time as what they are in this run."""
+        flat: list[int] = []
+        for value in values:
+            if type(value) is NkiTensor:
+                allocation = value.storage.allocation
+                allocation.last = step
+                offset = value.offset
+                if value.dynamic is not None:
+                    self.static = self.static and not isinstance(value.dynamic.index, RuntimeScalar)
+                    offset = offset if self.dry else _offset_now(value)
+                    if isinstance(value.dynamic.index, NkiTensor):
+                        value.dynamic.index.storage.allocation.last = step
+                flat += allocation.id, offset
+            elif value is None or (self.dry and isinstance(value, RuntimeScalar)):
+                flat += _NOTHING
+            else:
+                self.static = self.static and not isinstance(value, RuntimeScalar)
+                flat += SCALAR, self.program.constant(now(value))
+        return flat
 
     # -- plans: what is checked once ---------------------------------------------------------------------------------
 
