@@ -270,8 +270,12 @@ class Kernel:
             return
         raise NkiValidationError(_diagnosis(NESTED_CONFIG, f"{self.name} has another {option}", machine.core, self.name))
 
-    def _cores(self, hw: NeuronCore) -> int:
-        """On how many logical cores it runs."""
+    def cores_of(self, hw: NeuronCore) -> int:
+        """On how many logical cores it runs.
+
+        Raises:
+            NkiValidationError: the generation does not have as many, or the environment says otherwise.
+        """
         asked = os.environ.get(LNC_VARIABLE, "").strip()
         cores = self.lnc or (int(asked) if asked.isdecimal() else 1)
         if asked and (not asked.isdecimal() or int(asked) not in (1, 2)):
@@ -368,14 +372,6 @@ class Kernel:
         run.result = run.result if len(inputs) > 1 else [run.result]
         return run
 
-    def cores_of(self, hw: NeuronCore) -> int:
-        """On how many logical cores it runs.
-
-        Raises:
-            NkiValidationError: the generation does not have as many, or the environment says otherwise.
-        """
-        return self._cores(hw)
-
     def shapes(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """What a call would return, its tensors without data: all limits are checked, nothing is computed.
 
@@ -386,7 +382,7 @@ class Kernel:
         return self._execute(self._bind(args, kwargs, hw), hw, RunOptions(keep_inputs=False, dry=True)).returned
 
     def _execute(self, bound: inspect.BoundArguments, hw: NeuronCore, options: RunOptions) -> _Done:
-        cores = self._cores(hw)
+        cores = self.cores_of(hw)
         if cores > 1:
             return self._execute_together(bound, hw, cores, options)
         machine = Machine(hw, **options.of_machine)
@@ -622,13 +618,9 @@ class _Done:
                 slot = Slot("", "read", value.shape, value.strides, value.dtype, value.info.itemsize)
                 outputs.append(access(machine, value.storage.allocation, slot, value.offset))
                 return Output(len(outputs) - 1, value.info)
-            if isinstance(value, (tuple, list)):
-                return _like(value, [place_of(item) for item in value])
-            if isinstance(value, dict):
-                return {name: place_of(item) for name, item in value.items()}
             return None
 
-        returned = place_of(self.returned)
+        returned = _mapped(self.returned, place_of)
         machine.memory.forget_pools()
         return Entry(machine, self.inputs, tuple(outputs), returned)
 
@@ -645,7 +637,7 @@ def _results(done: _Done, arrays: Sequence[tuple[NkiTensor, Incoming]]) -> Any:
             pass  # what is new must be said at its line
     machine.catch_up()
     restore = arrays[0][1].restore if arrays else (lambda a: a)
-    results = [_give_out(returned, restore) for returned in done.of_ranks]
+    results = [_mapped(returned, lambda tensor: _give_out(tensor, restore)) for returned in done.of_ranks]
     for tensor, given in arrays:
         host = tensor.storage.host
         if host is not None and host.written:
@@ -659,15 +651,9 @@ def _again(entry: Entry, given: list[Incoming]) -> Any:
     restore = given[0].restore if given else (lambda a: a)
 
     def give(value: Any) -> Any:
-        if isinstance(value, Output):
-            return restore(outgoing(values[value.index], value.info))
-        if isinstance(value, (tuple, list)):
-            return _like(value, [give(item) for item in value])
-        if isinstance(value, dict):
-            return {name: give(item) for name, item in value.items()}
-        return None
+        return restore(outgoing(values[value.index], value.info)) if isinstance(value, Output) else None
 
-    result = give(entry.returned)
+    result = _mapped(entry.returned, give)
     for which, array in written.items():
         given[which].write_back(array)
     return result
@@ -682,6 +668,15 @@ def _all_known(parts: Any) -> bool:
     if isinstance(parts, tuple):
         return all(_all_known(part) for part in parts)
     return is_known(parts)
+
+
+def _mapped(value: Any, leaf: Callable[[Any], Any]) -> Any:
+    """The same nesting of tuples, lists and dictionaries, with what ``leaf`` makes of everything else."""
+    if isinstance(value, (tuple, list)):
+        return _like(value, [_mapped(item, leaf) for item in value])
+    if isinstance(value, dict):
+        return {key: _mapped(item, leaf) for key, item in value.items()}
+    return leaf(value)
 
 
 def _like(sequence: Any, items: list[Any]) -> Any:
@@ -700,18 +695,14 @@ def _diagnosis(rule: Rule, what: str, hw: NeuronCore, subject: str, fix: str = "
     return violation(rule, Broken(what, fix=fix), target=hw.target, instruction=subject, sites=())
 
 
-def _give_out(returned: Any, restore: Restore) -> Any:
-    if isinstance(returned, NkiTensor):
-        values: Array = np.ascontiguousarray(returned.array)
-        if returned.storage.allocation.role == "input":
-            values = values.copy()  # the caller's own array must not come back as a result
-        wide = returned.memory.stored(returned.info) is not returned.info
-        return restore(values if wide else outgoing(values, returned.info))
-    if isinstance(returned, (tuple, list)):
-        return _like(returned, [_give_out(item, restore) for item in returned])
-    if isinstance(returned, dict):
-        return {key: _give_out(item, restore) for key, item in returned.items()}
-    return None
+def _give_out(tensor: Any, restore: Restore) -> Any:
+    if not isinstance(tensor, NkiTensor):
+        return None
+    values: Array = np.ascontiguousarray(tensor.array)
+    if tensor.storage.allocation.role == "input":
+        values = values.copy()  # the caller's own array must not come back as a result
+    wide = tensor.memory.stored(tensor.info) is not tensor.info
+    return restore(values if wide else outgoing(values, tensor.info))
 
 
 def jit(

@@ -256,7 +256,7 @@ class Machine:
             try:
                 found = self._plans[key] = self._specialise(ins, values, key[1])
             except UnknownOperatorError as error:
-                raise self.error(ins, OPERATOR, Broken(str(error), "op", error=NkiTypeError)) from None
+                raise self._no_operator(ins, error) from None
         number, plan = found
         if self._scoped and self._again is None:
             self._check_scopes(ins)
@@ -428,12 +428,7 @@ class Machine:
         number = ins.enum_members()
         if number is not None:
             self.broken(ins, ENUM_MEMBERS if number.error else ENUM_NUMBERS, number)
-        for checked in kind.checks:
-            if self.core.gen not in checked.rule.gens:
-                continue
-            broken = checked.check(ins, self.core)
-            if broken is not None:
-                self.broken(ins, checked.rule, broken)
+        self._check_rules(ins)
         slots = tuple(
             _slot(n, specs[n].access, v) if isinstance(v, NkiTensor) else Slot(n, specs[n].access, dtype=type(v).__name__)
             for n, v in zip(names, values, strict=True)
@@ -458,6 +453,17 @@ class Machine:
             speaks=ins.speaks(),
             elements=largest(values),
         )
+
+    def _no_operator(self, ins: Instruction, error: UnknownOperatorError) -> NkiError:
+        return self.error(ins, OPERATOR, Broken(str(error), "op", error=NkiTypeError))
+
+    def _check_rules(self, ins: Instruction) -> None:
+        for checked in type(ins).checks:
+            if self.core.gen not in checked.rule.gens:
+                continue
+            broken = checked.check(ins, self.core)
+            if broken is not None:
+                self.broken(ins, checked.rule, broken)
 
     def _body(self, ins: Instruction, values: Sequence[Any]) -> Callable[..., None]:
         """The body, reaching through the offsets of indirect operands."""

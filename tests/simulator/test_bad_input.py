@@ -5,6 +5,7 @@ import dataclasses
 
 import ml_dtypes
 import nki
+import nki.collectives as ncc
 import nki.isa as nisa
 import nki.language as nl
 import nki_sim
@@ -551,3 +552,29 @@ def test_a_schedule_orders_named_instructions():
 def test_an_unknown_name_in_a_from_import_is_explained():
     with pytest.raises(ImportError, match=r"nisa\.tensor_scalar"):
         from nki.isa import multiply  # noqa: F401
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_what_is_no_operator_is_said_at_the_users_line(cores):
+    @nki.jit
+    def kernel(x):
+        t = nl.load(x)
+        nisa.tensor_tensor(dst=t, data1=t, data2=t, op="add")
+        return t
+
+    with pytest.raises(NkiError, match="op must be an object") as raised:
+        nki_sim.run(kernel[cores], np.ones((128, 8), np.float32), target="trn2")
+    assert raised.value.diagnosis.site.function == "kernel"
+
+
+def test_what_is_no_operator_of_a_collective_is_said_at_the_users_line():
+    @nki.jit
+    def kernel(x):
+        mine, total = (nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm, name=name) for name in ("mine", "total"))
+        nisa.dma_copy(dst=mine, src=x)
+        ncc.all_reduce(srcs=[mine], dsts=[total], replica_group=ncc.ReplicaGroup([[0, 1]]), op="add")
+        return total
+
+    with pytest.raises(NkiError, match="op must be an object") as raised:
+        nki_sim.run_ranks(kernel, [(np.ones((128, 8), np.float32),)] * 2, ranks=2)
+    assert raised.value.diagnosis.site.function == "kernel"

@@ -10,23 +10,21 @@ import subprocess
 import sys
 import textwrap
 import threading
-import warnings
 
-import digests
-import examples
 import nki
 import nki.isa as nisa
 import nki.language as nl
 import nki_sim
 import numpy as np
 import pytest
-from nki_sim import NkiError, NkiWarning
+from nki_sim import NkiWarning
 from nki_sim.cache import KERNELS, Entry
 from nki_sim.kept import layer
 from nki_sim.kept.digest import Unkept, digest
 from nki_sim.kept.encoding import decode, encode
 from nki_sim.kept.files import MAGIC, Kept
 from nki_sim.replay.nodes import Graph
+from recordings import WORK, made
 
 X = np.arange(128 * 64, dtype=np.float32).reshape(128, 64)
 
@@ -63,11 +61,6 @@ def said(capsys):
 
 # -- round trip ----------------------------------------------------------------------------------------------------------
 
-WORK = {
-    **{name: lambda name=name: examples.run_example(name) for name in examples.ENTRIES if examples.ENTRIES[name].example},
-    **{name: lambda work=work: work()[0] for name, work in digests.kernels()},
-}
-
 
 def entry_of(run):
     """A run as it would be kept."""
@@ -75,16 +68,6 @@ def entry_of(run):
     outputs = [graph.whole(a.id) for a in run.program.allocations if a.role == "output"]
     inputs = [a.id for a in run.program.allocations if a.role == "input"]
     return Entry(run.machine, tuple(inputs), tuple(outputs), None), [run.inputs[i] for i in inputs]
-
-
-def made(work):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NkiWarning)
-        try:
-            run = work()
-        except NkiError:
-            return None
-    return run if run.machine.static and run.precise and not run.findings else None
 
 
 def written(run):

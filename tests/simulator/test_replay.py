@@ -5,11 +5,8 @@ from __future__ import annotations
 import gc
 import threading
 import types
-import warnings
 import weakref
 
-import digests
-import examples
 import ml_dtypes
 import nki
 import nki.isa as nisa
@@ -20,6 +17,7 @@ import pytest
 from nki_sim import NkiError, NkiWarning
 from nki_sim.cache import KERNELS, Cache, Entry
 from nki_sim.replay import Bound
+from recordings import WORK, made
 
 RANDOM = np.random.default_rng(11)
 
@@ -34,23 +32,6 @@ def empty_cache():
 def bound(run, *, unfused):
     inputs = [a.id for a in run.program.allocations if a.role == "input"]
     return Bound(run.machine, inputs, (), unfused=unfused), [run.inputs[i] for i in inputs]
-
-
-def made(work):
-    """A run whose record can run again, or None."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NkiWarning)
-        try:
-            run = work()
-        except NkiError:
-            return None
-    return run if run.machine.static and run.precise and not run.findings else None
-
-
-WORK = {
-    **{name: lambda name=name: examples.run_example(name) for name in examples.ENTRIES if examples.ENTRIES[name].example},
-    **{name: lambda work=work: work()[0] for name, work in digests.kernels()},
-}
 
 
 @pytest.mark.parametrize("name", WORK)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from nki_sim.cores.races import RACE, TWICE
 from nki_sim.cores.shared import SAME_CONSTANT, check_same, differs
 from nki_sim.dtypes import Array, DType
-from nki_sim.errors import Broken, NkiTypeError, Rule, violation
+from nki_sim.errors import Broken, Rule, violation
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import Instruction
 from nki_sim.isa.meeting import Meeting
-from nki_sim.machine import NEVER_WRITTEN, OPERATOR, Machine
+from nki_sim.machine import NEVER_WRITTEN, Machine
 from nki_sim.memory import MemoryRegion, Storage
 from nki_sim.ops import UnknownOperatorError
 from nki_sim.program import Plan
@@ -121,13 +121,10 @@ class CoreMachine(Machine):
         kind = type(ins)
         for name, value in zip(kind.operand_names, kind.get_operands(ins), strict=True):
             self._check_operand(ins, name, value, kind.specs[name])
-        for checked in kind.checks:
-            try:
-                broken = checked.check(ins, self.core) if self.core.gen in checked.rule.gens else None
-            except UnknownOperatorError as error:
-                raise self.error(ins, OPERATOR, Broken(str(error), "op", error=NkiTypeError)) from None
-            if broken is not None:
-                self.broken(ins, checked.rule, broken)
+        try:
+            self._check_rules(ins)
+        except UnknownOperatorError as error:
+            raise self._no_operator(ins, error) from None
 
     def execute(self, ins: Instruction) -> None:
         """Do what all members of a meeting have come for."""
