@@ -2,7 +2,8 @@
 
 The key is what the documents name: source, shapes, dtypes, compile-time values, target, logical cores and environment
 switches; besides, the closure and global values that the code names. Only runs without findings are kept, whose course no
-data decides. A call whose data has something new to report runs the kernel itself, which says it at its line.
+data decides; of several cores also none whose data decide what a core touches of HBM that another one writes, since that may
+race the next time. A call whose data has something new to report runs the kernel itself, which says it at its line.
 """
 
 from __future__ import annotations

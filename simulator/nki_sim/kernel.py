@@ -24,7 +24,7 @@ from nki_sim.arrays import Incoming, Restore, incoming, is_array, outgoing
 from nki_sim.cache import KERNELS, Entry, Output, is_known, switches
 from nki_sim.calls import explain_call
 from nki_sim.config import CompileConfig, Configs, SpecializationConfig
-from nki_sim.cores import Team
+from nki_sim.cores import Team, is_interleaved
 from nki_sim.dtypes import Array, UnknownDTypeError
 from nki_sim.errors import (
     Broken,
@@ -297,7 +297,7 @@ class Kernel:
                 return answer.value
         hw = core(None)
         bound = self._bind(args, kwargs, hw)
-        key, values = self._key(bound, hw)
+        key, values = (None, []) if self.cores_of(hw) > 1 and is_interleaved() else self._key(bound, hw)
         entry = self._kept(key, hw) if key is not None else None
         if entry is not None:
             try:
@@ -604,8 +604,8 @@ class _Done:
 
     @property
     def repeats(self) -> bool:
-        """Whether it does the same for other values, and has nothing to say; several cores run their Python."""
-        return self.run.machine.static and not self.run.findings and len(self.run.memories) == 1
+        """Whether it does the same for other values, and has nothing to say."""
+        return self.run.machine.static and not self.run.findings
 
     @functools.cached_property
     def entry(self) -> Entry:

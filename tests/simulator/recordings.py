@@ -1,4 +1,4 @@
-"""Every example of the help and every kernel of the digests, as runs whose records can run again."""
+"""Every example of the help, every kernel of the digests and those of two cores, as runs whose records can run again."""
 
 from __future__ import annotations
 
@@ -6,11 +6,24 @@ import warnings
 
 import digests
 import examples
+import kernels_on_two
+import nki
+import nki_sim
 from nki_sim import NkiError, NkiWarning
+
+
+def copied(value):
+    """An array that may be written, other values as they are."""
+    return value.copy() if hasattr(value, "copy") else value
+
 
 WORK = {
     **{name: lambda name=name: examples.run_example(name) for name in examples.ENTRIES if examples.ENTRIES[name].example},
     **{name: lambda work=work: work()[0] for name, work in digests.kernels()},
+    **{
+        f"{name} on two cores": lambda kernel=kernel, args=args: nki_sim.run(nki.jit(kernel)[2], *[copied(a) for a in args])
+        for name, (kernel, args, _) in kernels_on_two.KERNELS.items()
+    },
 }
 
 

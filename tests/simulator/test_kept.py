@@ -11,6 +11,7 @@ import sys
 import textwrap
 import threading
 
+import kernels_on_two
 import nki
 import nki.isa as nisa
 import nki.language as nl
@@ -202,18 +203,22 @@ def test_a_kernel_whose_addresses_data_decide_is_not_kept(capsys, folder):
     assert "HIT" not in said(capsys) and not list(folder.glob("*"))
 
 
-def test_a_kernel_of_two_cores_is_not_kept(folder):
-    def kernel(x):
-        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-        rows = slice(64 * nl.program_id(0), 64 * nl.program_id(0) + 64)
-        nl.store(out[rows, :], nl.load(x[rows, :]))
-        return out
+def two_cores(x):
+    print("traced")
+    return kernels_on_two.through_memory(x)
 
-    KERNELS.clear()
-    for _ in range(2):
-        assert np.array_equal(nki.jit(kernel)[2](X), X)
+
+def test_a_kernel_of_two_cores_is_kept_for_both(capsys, folder):
+    for values in (kernels_on_two.X, kernels_on_two.X + 1):
         KERNELS.clear()
-    assert not list(folder.glob("*"))
+        assert np.array_equal(nki.jit(two_cores)[2](values), np.roll(values, 64, axis=0))
+    assert capsys.readouterr().out.count("traced") == 2 and len(list(folder.glob("*"))) == 1
+
+
+def test_ranks_are_not_kept():
+    run = nki_sim.run_ranks(doubled, [(X,), (X,)], ranks=2)
+    with pytest.raises(Unkept, match="ranks"):
+        encode(Entry(run.machine, (), (), None))
 
 
 # -- files ---------------------------------------------------------------------------------------------------------------
@@ -268,6 +273,8 @@ CHANGES = {
     "method": lambda head: head["plans"][0]["params"].update(engine={"_init__": ["x"]}),
     "operand": lambda head: head.update(sizes=[s + 8 for s in head["sizes"]]),
     "allocation": lambda head: head["allocations"].pop(),
+    "cores": lambda head: head.update(cores=3),
+    "core": lambda head: head["plans"][0].update(core=1),
     "missing": lambda head: head.pop("outputs"),
     "outside": lambda head: head["outputs"][0].__setitem__(2, 1 << 40),
     "negative": lambda head: head["outputs"][0].__setitem__(2, -64),

@@ -12,19 +12,11 @@ import nki_sim
 import numpy as np
 import pytest
 from kernels import hb, ps, sb
+from kernels_on_two import SWAPPED, X, doubled, exchanged, half, me, pinned, private, summed, through_memory
 from nki_sim.cores import interleaved
 
 pytestmark = pytest.mark.filterwarnings("ignore::nki_sim.NkiWarning")
-X = np.arange(128 * 48, dtype=np.float32).reshape(128, 48)
 TARGETS = pytest.mark.parametrize("target", ["trn2", "trn3"])
-
-
-def me():
-    return nl.program_id(0), 1 - nl.program_id(0)
-
-
-def half(i):
-    return slice(64 * i, 64 * (i + 1))
 
 
 def kernel(function):
@@ -51,50 +43,6 @@ def program_of(core):
     return [re.sub(r"tile \d+", "tile", line[5:]) for line in core.listing().splitlines()]
 
 
-# --- kernels -----------------------------------------------------------------------------------------------------------
-
-
-def doubled(x):
-    """Each core its half."""
-    out, mine = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm), half(nl.program_id(0))
-    nl.store(out[mine], nl.multiply(nl.load(x[mine]), 2.0))
-    return out
-
-
-def through_memory(x, sync=True):
-    """Each core writes its half of a shared tensor and reads the other one."""
-    i, other = me()
-    between = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=between[half(i)], src=x[half(i)])
-    if sync:
-        nisa.core_barrier(data=between, cores=(0, 1))
-    nisa.dma_copy(dst=out[half(i)], src=between[half(other)])
-    return out
-
-
-def exchanged(x, engine=nisa.dma_engine.dma):
-    """Each core gives the other its half."""
-    i, other = me()
-    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    tile, got = nl.load(x[half(i)]), nl.ndarray((64, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
-    nisa.sendrecv(src=tile, dst=got, send_to_rank=other, recv_from_rank=other, pipe_id=0, dma_engine=engine)
-    nl.store(out[half(i)], got)
-    return out
-
-
-def summed(x):
-    """A column of row sums: each core sums half of the columns, and both add up what they have."""
-    i, other = me()
-    out = nl.ndarray((x.shape[0], 1), dtype=nl.float32, buffer=nl.shared_hbm)
-    n = x.shape[1] // 2
-    mine, its = nl.sum(nl.load(x[:, i * n : (i + 1) * n]), axis=1, keepdims=True), nl.ndarray((128, 1), dtype=nl.float32)
-    nisa.sendrecv(src=mine, dst=its, send_to_rank=other, recv_from_rank=other, pipe_id=0)
-    nl.store(out[half(i)], nl.add(mine[half(i)], its[half(i)]))
-    return out
-
-
-SWAPPED = np.roll(X, 64, axis=0)
 RESULTS = [(doubled, 2 * X), (through_memory, SWAPPED), (exchanged, SWAPPED), (summed, X.sum(axis=1, keepdims=True))]
 
 
@@ -162,14 +110,6 @@ def test_the_programs_know_where_they_are():
 
 
 def test_private_memory_is_each_cores_own():
-    def private(x):
-        i, _ = me()
-        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-        own = nl.ndarray((64, 48), dtype=x.dtype, buffer=nl.private_hbm)
-        nisa.dma_copy(dst=own, src=x[half(i)])
-        nisa.dma_copy(dst=out[half(i)], src=own)
-        return out
-
     run = on_two(private, X)
     np.testing.assert_array_equal(run.result, X)
     assert run.findings == []
@@ -203,13 +143,8 @@ def test_inputs_are_written_once_and_by_both():
 
 def test_each_core_has_its_own_memory_and_registers():
     def big(x):
-        i, _ = me()
-        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
         nl.ndarray((128, 40_000), dtype=nl.float32, buffer=nl.sbuf)
-        tile = nl.ndarray((64, 48), dtype=x.dtype, buffer=nl.sbuf, address=(0, 100))
-        nisa.dma_copy(dst=tile, src=x[half(i)])
-        nisa.dma_copy(dst=out[half(i)], src=tile)
-        return out
+        return pinned(x)
 
     run = on_two(big, X)
     np.testing.assert_array_equal(run.result, X)

@@ -32,6 +32,11 @@ def interleaved(choose: Choice) -> Iterator[None]:
         _choice.reset(token)
 
 
+def is_interleaved() -> bool:
+    """Whether somebody lets the runs here go on in an order of their own."""
+    return _choice.get() is not None
+
+
 class Cancelled(BaseException):
     """Ends a thread whose run is over because of another one."""
 

@@ -205,6 +205,13 @@ class CoreMachine(Machine):
                 stack.enter_context(super(CoreMachine, machine).muted())
             yield
 
+    @contextmanager
+    def disturbed(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for machine in self.team.machines:
+                stack.enter_context(super(CoreMachine, machine).disturbed())
+            yield
+
 
 class _Registers(MutableMapping[str, Any]):
     """The engines' registers of one core among those of the team."""

@@ -86,8 +86,12 @@ class Races:
         for member in members:
             self._known[member] = list(joint)
         if len(members) == len(self._known):
-            self._logs.clear()
-            self._kept.clear()
+            self.clear()
+
+    def clear(self) -> None:
+        """Forget all accesses."""
+        self._logs.clear()
+        self._kept.clear()
 
     def access(self, core: int, step: int, tile: NkiTensor, slot: Slot, writes: bool) -> tuple[int, bool] | None:
         """Note an access; the step of another core's that nothing orders with it, if there is one, and whether that one

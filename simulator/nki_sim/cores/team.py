@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from nki_sim import context
 from nki_sim.cores.crew import Crew, Stuck
 from nki_sim.cores.machine import CoreMachine
@@ -17,7 +19,7 @@ from nki_sim.errors import Broken, Diagnosis, NkiError, NkiValidationError, Repo
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.enums import dependency
 from nki_sim.isa.meeting import Meeting
-from nki_sim.memory import Allocation, Storage
+from nki_sim.memory import Allocation, MemoryRegion, Storage
 from nki_sim.program import Program
 from nki_sim.source import Site, call_chain
 
@@ -128,6 +130,7 @@ class Team:
         except Stuck:
             raise self._explain() from None
         self._compare_loops()
+        self._decide_static()
         for reader, storage, diagnosis in self.unwritten:
             if id(storage) not in self.raced:
                 reader.found(diagnosis)
@@ -135,7 +138,38 @@ class Team:
             if machine.prepared is not None:
                 broken = Broken(f"{machine.prepared!r} on {machine.title} was never triggered")
                 raise NkiValidationError(violation(UNTRIGGERED, broken, target=self.core.target, sites=()))
+        self._let_go()
         return results
+
+    def _let_go(self) -> None:
+        """Forget what holds data: from here on there is only the record."""
+        self.crew = Crew([])
+        self.unwritten.clear()
+        for rank in range(self.ranks):
+            self.hbm[rank].clear()
+            self.races[rank].clear()
+        for machine in self.machines:
+            machine.memory.forget_pools()
+
+    def _decide_static(self) -> None:
+        """What data decide on one core, they decide for all."""
+        static = all(machine.static for machine in self.machines) and not (self.cores > 1 and self._data_may_race())
+        for machine in self.machines:
+            machine.static = static
+
+    def _data_may_race(self) -> bool:
+        """Whether indices at run time decide which elements are touched of what is written in HBM that cores share."""
+        plans, numbers = self.program.plans, self.program.plan_numbers()
+
+        def touched(places: list[list[int]]) -> set[int]:
+            found: set[int] = set()
+            for number, chosen in enumerate(places):
+                for place in chosen:
+                    found.update(self.program.allocations_at(np.flatnonzero(numbers == number), place).tolist())
+            return {n for n in found if n >= 0 and self.allocations[n].region is MemoryRegion.shared_hbm}
+
+        gathered = touched([[i for i, slot in enumerate(plan.slots) if slot.gathers] for plan in plans])
+        return bool(gathered) and not gathered.isdisjoint(touched([list(plan.writes) for plan in plans]))
 
     def _compare_loops(self) -> None:
         """Report loops at run time that went round more often on one core of a rank than on another."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -36,12 +37,13 @@ def encode(entry: Entry) -> bytes:
     program = machine.program
     if any(plan.runtime or any(slot.gathers for slot in plan.slots) for plan in program.plans):
         raise Unkept("an address that data decide")
-    if len(program.cores) > 1 or not {plan.instruction for plan in program.plans} <= set(isa.INSTRUCTIONS):
-        raise Unkept("several cores or ranks")
+    if machine.ranks > 1 or not {plan.instruction for plan in program.plans} <= set(isa.INSTRUCTIONS):
+        raise Unkept("several ranks, or what ranks do together")
     numbers = program.plan_numbers()
     first = {int(number): int(step) for number, step in zip(*np.unique(numbers, return_index=True), strict=True)}
     flat = np.concatenate([np.array(program.flat(step), np.int64) for step in range(len(program))] or [np.empty(0, np.int64)])
     head = {
+        "cores": machine.programs,
         "allocations": [_allocation(a) for a in program.allocations],
         "plans": [_plan(writer, plan, first.get(i, -1)) for i, plan in enumerate(program.plans)],
         "steps": writer.array(numbers),
@@ -58,7 +60,8 @@ def encode(entry: Entry) -> bytes:
 
 
 def _allocation(a: Allocation) -> list[Any]:
-    return [a.region.name, list(a.shape), a.dtype.name, a.name, a.role, a.address and list(a.address), a.born, a.last]
+    return [a.region.name, list(a.shape), a.dtype.name, a.name, a.role, a.address and list(a.address), a.born, a.last,
+            a.core]  # fmt: skip
 
 
 def _plan(writer: Writer, plan: Plan, first: int) -> dict[str, Any]:
@@ -68,7 +71,7 @@ def _plan(writer: Writer, plan: Plan, first: int) -> dict[str, Any]:
         "slots": [[writer.value(getattr(slot, name)) for name in _SLOT] for slot in plan.slots],
         "params": {name: writer.value(value) for name, value in plan.params.items()},
         "decided": {name: writer.value(value) for name, value in plan.decided.items()},
-        "reads": plan.reads, "writes": plan.writes, "updates": plan.updates,
+        "reads": plan.reads, "writes": plan.writes, "updates": plan.updates, "orders": plan.orders, "core": plan.core,
         "first": first,
     }  # fmt: skip
 
@@ -104,7 +107,8 @@ def _decoded(content: bytes, core: NeuronCore) -> Entry:
     size = int.from_bytes(content[:8], "little")
     head = json.loads(content[8 : 8 + size])
     reader = Reader(memoryview(content)[8 + size :], head["sizes"])
-    machine = Machine(core)
+    machines = _machines(core, head["cores"])
+    machine = machines[0]
     machine.memory.allocations.extend(_allocated(i, made) for i, made in enumerate(head["allocations"]))
     for number, made in head["tensors"]:
         machine.constants[number] = reader.array(made)
@@ -116,9 +120,9 @@ def _decoded(content: bytes, core: NeuronCore) -> Entry:
     for number in steps.tolist():
         program.append(number, -1, flat[at : at + widths[number]])
         at += widths[number]
-    with context.running(machine):
-        for made in head["plans"]:
-            program.plans.append(_planned(reader, machine, made))
+    for made in head["plans"]:
+        with context.running(machines[made["core"]]):
+            program.plans.append(_planned(reader, machines[made["core"]], made))
     outputs = tuple(_access(*made) for made in head["outputs"])
     _check_inside(machine, outputs)
     entry = Entry(machine, tuple(head["inputs"]), outputs, _read_returned(head["returned"]))
@@ -126,10 +130,22 @@ def _decoded(content: bytes, core: NeuronCore) -> Entry:
     return entry
 
 
+def _machines(core: NeuronCore, cores: int) -> Sequence[Machine]:
+    """What makes the bodies of each core; the record is in the first of them."""
+    if cores == 1:
+        return [Machine(core)]
+    from nki_sim.cores import Team  # where there are several
+
+    if cores not in core.lnc:
+        raise ValueError(f"{cores} cores")
+    return Team(core, cores).machines
+
+
 def _allocated(number: int, made: list[Any]) -> Allocation:
-    region, shape, dtype, name, role, address, born, last = made
+    region, shape, dtype, name, role, address, born, last, core = made
     where = tuple(address) if address is not None else None
-    return Allocation(number, MemoryRegion[region], tuple(shape), dtypes.TABLE[dtype], name, None, role, where, born, last)
+    kind = dtypes.TABLE[dtype]
+    return Allocation(number, MemoryRegion[region], tuple(shape), kind, name, None, role, where, born, last, core=core)
 
 
 def _planned(reader: Reader, machine: Machine, made: dict[str, Any]) -> Plan:
@@ -147,8 +163,9 @@ def _planned(reader: Reader, machine: Machine, made: dict[str, Any]) -> Plan:
     for name in kind.param_names:
         if not hasattr(ins, name):
             setattr(ins, name, None)
-    reads, writes, updates = (tuple(made[name]) for name in ("reads", "writes", "updates"))
-    return Plan(kind.__name__, made["engine"], slots, params, ins.body(machine.core), reads, writes, updates, decided)
+    reads, writes, updates, orders = (tuple(made[name]) for name in ("reads", "writes", "updates", "orders"))
+    return Plan(kind.__name__, made["engine"], slots, params, ins.body(machine.core), reads, writes, updates, decided,
+                core=made["core"], orders=orders)  # fmt: skip
 
 
 def _access(key: int, shape: list[int], offset: int, strides: list[int], dtype: str) -> Access:

@@ -19,7 +19,7 @@ class Access(NamedTuple):
     """A strided view of an allocation; sizes in elements, ``offset`` and ``strides`` in bytes.
 
     Attributes:
-        key: whose bytes: an allocation's number, or the memory's region for explicit addresses.
+        key: whose bytes: an allocation's number, or for explicit addresses a core's memory: its region and the core.
         dtype: as NumPy stores an element.
     """
 
@@ -78,7 +78,7 @@ def places(machine: Machine, tensor: Allocation, slot: Slot) -> Callable[[int, i
 
     def place(number: int, offset: int) -> Access:
         start = base + offset // row * pitch + offset % row * size
-        return Access(tensor.region if pinned else number, shape, start, strides, dtype)
+        return Access((tensor.region, tensor.core) if pinned else number, shape, start, strides, dtype)
 
     return place
 

@@ -20,7 +20,8 @@ class Bound:
     """A program whose operands are NumPy views made once.
 
     Tiles share bytes when they are never alive together, as they did in the run that was recorded. Views of inputs and
-    outputs are made again when these are other arrays than before.
+    outputs are made again when these are other arrays than before. What several cores did is done by one thread, in the order
+    of the record, which keeps barriers and exchanges.
 
     Args:
         machine: of a run whose course does not depend on data.
@@ -157,9 +158,9 @@ class _Bytes:
         return np.zeros(size, np.uint8)
 
     def _size(self, key: Any) -> int:
-        if not isinstance(key, int):  # a memory's real bytes
-            core = self._machine.core
-            return core.partitions * (core.sbuf_partition_bytes if key.value == "sbuf" else core.psum_partition_bytes)
+        if not isinstance(key, int):  # the real bytes of a core's memory
+            core, region = self._machine.core, key[0]
+            return core.partitions * (core.sbuf_partition_bytes if region.value == "sbuf" else core.psum_partition_bytes)
         if key in self._machine.constants:
             return -1 - key  # bytes of its own
         tensor = self._machine.program.allocations[key]

@@ -76,10 +76,12 @@ class Graph:
         program = self.machine.program
         plan = program.plan_at(step)
         operands: list[Any] = []
-        for slot, (where, offset) in zip(plan.slots, program.raw(step), strict=True):
-            if where >= 0:
+        for at, (slot, (where, offset)) in enumerate(zip(plan.slots, program.raw(step), strict=True)):
+            if at in plan.orders:
+                operands.append(None)  # the order of the nodes is what a barrier is for
+            elif where >= 0:
                 tensor = program.allocations[where]
-                alike = (id(slot), tensor.region, tensor.row_bytes, tensor.dtype.itemsize, tensor.address)
+                alike = (id(slot), tensor.region, tensor.core, tensor.row_bytes, tensor.dtype.itemsize, tensor.address)
                 place = self._placing.get(alike)
                 if place is None:
                     place = self._placing[alike] = places(self.machine, tensor, slot)
