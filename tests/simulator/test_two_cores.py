@@ -401,7 +401,32 @@ def test_cores_that_wait_for_different_things():
 
     diagnosis = refused(apart, X)
     assert diagnosis.rule.id == "core_barrier.answered"
-    assert any("core 1 waits at line" in note and "sendrecv (pipe 0)" in note for note in diagnosis.notes)
+    assert any("core 1 waits at line" in note and "sendrecv (pipe_id 0)" in note for note in diagnosis.notes)
+
+
+@TARGETS
+@pytest.mark.parametrize("pipes", [((0, 1), (1, 0)), ((7,), (8,))])
+def test_pipes_that_are_crossed(pipes, target):
+    def crossed(x):
+        i, other = me()
+        tile, got = nl.load(x[half(i)]), nl.ndarray((64, 48), dtype=nl.float32)
+        if i == 0:
+            for pipe in pipes[0]:
+                nisa.sendrecv(src=tile, dst=got, send_to_rank=other, recv_from_rank=other, pipe_id=pipe)
+        else:
+            for pipe in pipes[1]:
+                nisa.sendrecv(src=tile, dst=got, send_to_rank=other, recv_from_rank=other, pipe_id=pipe)
+        return x
+
+    diagnosis = refused(crossed, X, target=target)
+    first = crossed.__code__.co_firstlineno
+    assert (diagnosis.rule.id, diagnosis.line) == ("sendrecv.same_pipe", first + 5)
+    lines = (
+        f"core 0 waits on pipe_id {pipes[0][0]} at line {first + 5}, core 1 waits on pipe_id {pipes[1][0]} at line {first + 8}"
+    )
+    assert lines in diagnosis.headline
+    assert any(f"line {first + 8}" in note and "core 1" in note for note in diagnosis.notes)
+    assert "same order on both cores" in diagnosis.text()
 
 
 def test_a_receive_from_one_who_sends_elsewhere():

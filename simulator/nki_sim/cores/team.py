@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -11,17 +10,18 @@ import numpy as np
 
 from nki_sim import context
 from nki_sim.cores.crew import Crew, Stuck
+from nki_sim.cores.deadlock import MOST_NOTES, Arrival, explained
 from nki_sim.cores.machine import CoreMachine
 from nki_sim.cores.races import Races
 from nki_sim.cores.shared import SharedHbm
 from nki_sim.dtypes import Array
-from nki_sim.errors import Broken, Diagnosis, NkiError, NkiValidationError, Report, Rule, page, violation
+from nki_sim.errors import Broken, Diagnosis, NkiValidationError, Report, Rule, page, violation
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.enums import dependency
 from nki_sim.isa.meeting import Meeting
 from nki_sim.memory import Allocation, MemoryRegion, Storage
 from nki_sim.program import Program
-from nki_sim.source import Site, call_chain
+from nki_sim.source import call_chain
 
 SAME_FLOW = Rule(
     "kernel.lnc2_same_control_flow",
@@ -48,21 +48,6 @@ UNTRIGGERED = Rule(
     fix="call all_to_all_v_trigger, or all_gather_v_trigger, with what the prepare returned",
     page=page("api/generated/nki.collectives.all_to_all_v.html"),
 )
-MOST_NOTES = 8
-"""Of other cores, in one diagnosis."""
-
-
-@dataclass(frozen=True)
-class Arrival:
-    """A core that waits, for what, and where in its code."""
-
-    ins: Meeting
-    members: tuple[int, ...]
-    sites: tuple[Site, ...]
-
-    @property
-    def line(self) -> str:
-        return f"line {self.sites[0].line}" if self.sites else "an unknown line"
 
 
 class Team:
@@ -128,7 +113,7 @@ class Team:
         try:
             results = self.crew.run()
         except Stuck:
-            raise self._explain() from None
+            raise explained(self, self._waiting) from None
         self._compare_loops()
         self._decide_static()
         for reader, storage, diagnosis in self.unwritten:
@@ -259,34 +244,6 @@ class Team:
             if cores:
                 races.met(cores, len(self.program))
 
-    # -- when nobody can go on -----------------------------------------------------------------------------------------------
-
-    def _explain(self) -> NkiError:
-        worker, arrival = min(self._waiting.items())
-        notes = [self._whereabouts(other) for other in arrival.members if other != worker]
-        missing = [self.name(other) for other in arrival.members if not self._waits_for_the_same(worker, other)]
-        named = " and ".join(missing[:MOST_NOTES]) + (" and others" if len(missing) > MOST_NOTES else "")
-        come = "which does not come" if len(missing) == 1 else "which do not come"
-        what = f"{self.name(worker)} waits at {arrival.line} for {named}, {come}: a deadlock"
-        rule = arrival.ins.unanswered
-        diagnosis = violation(rule, Broken(what), target=self.core.target, instruction=type(arrival.ins).__name__,
-                              notes=tuple(notes[:MOST_NOTES]), sites=arrival.sites, step=len(self.program))  # fmt: skip
-        return NkiValidationError(diagnosis)
-
-    def _waits_for_the_same(self, worker: int, other: int) -> bool:
-        mine, its = self._waiting[worker], self._waiting.get(other)
-        return its is not None and (type(its.ins), its.ins.key()) == (type(mine.ins), mine.ins.key())
-
-    def _whereabouts(self, worker: int) -> str:
-        arrival = self._waiting.get(worker)
-        if arrival is not None:
-            return f"{self.name(worker)} waits at {arrival.line} for {arrival.ins.called()}"
-        last = next((s for s in range(len(self.program) - 1, -1, -1) if self.program.plan_at(s).core == worker), None)
-        if last is None:
-            return f"{self.name(worker)} ended without any instruction"
-        step = self.program[last]
-        return f"{self.name(worker)} ended; its last instruction is {step.instruction} at line {step.line}"
-
 
 def _on(machine: CoreMachine, work: Callable[[], Any]) -> Callable[[], Any]:
     def run() -> Any:
@@ -296,4 +253,4 @@ def _on(machine: CoreMachine, work: Callable[[], Any]) -> Callable[[], Any]:
     return run
 
 
-__all__ = ["Arrival", "Team"]
+__all__ = ["Team"]

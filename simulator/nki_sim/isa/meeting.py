@@ -21,6 +21,8 @@ class Meeting(Instruction):
     waits = False
     unanswered: ClassVar[Rule]
     """Every member comes to the meeting."""
+    crossed: ClassVar[Rule | None] = None
+    """Every member comes to the one of that key, where those who wait with different keys are told so in their own words."""
     received: Any = None
     """What another member brought for this one."""
 
@@ -31,6 +33,10 @@ class Meeting(Instruction):
     def called(self) -> str:
         """The meeting, as diagnoses name it."""
         return type(self).__name__
+
+    def waits_on(self) -> str:
+        """Of those who wait with different keys, what this one waits on."""
+        return self.called()
 
     def take(self, mine: int, others: Mapping[int, Any]) -> tuple[Rule, Broken] | None:
         """Keep what the members brought, this one included; what is wrong between them, if anything is.

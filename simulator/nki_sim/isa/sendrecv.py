@@ -30,6 +30,14 @@ UNANSWERED = Rule(
     page=_PAGE,
     gens=(3, 4),
 )
+CROSSED = Rule(
+    "sendrecv.same_pipe",
+    "both logical cores come to the exchanges of each pipe_id in the same order",
+    why="calls with one pipe_id complete together, and a core that waits in one does not come to its next",
+    fix="give the two calls that belong together one pipe_id, and write several exchanges in the same order on both cores",
+    page=_PAGE,
+    gens=(3, 4),
+)
 AGREE = Rule(
     "sendrecv.agree",
     "what one logical core sends has the shape, dtype and dma_engine of what the other receives",
@@ -45,7 +53,8 @@ class sendrecv(Meeting):
     Args:
         src, dst: SBUF, one dtype and shape.
         send_to_rank, recv_from_rank: 0 or 1.
-        pipe_id: calls with one number complete together.
+        pipe_id: calls with one number complete together. The page says that others do not wait for them; here a core goes on
+            when its exchange is done, so both cores come to their pipes in one order.
         dma_engine: ``dma``, or ``gpsimd_dma`` for small tiles: 1024 bytes per partition of 32-bit elements, 512 of 16-bit,
             256 of 8-bit.
 
@@ -58,7 +67,7 @@ class sendrecv(Meeting):
             nisa.tensor_copy(dst=got, src=tile)
     """
 
-    unanswered = UNANSWERED
+    unanswered, crossed = UNANSWERED, CROSSED
     decided_operands = ("received",)
 
     src: NkiTensor = read(SBUF, "sendrecv.buffers")
@@ -76,7 +85,10 @@ class sendrecv(Meeting):
         return self.pipe_id
 
     def called(self) -> str:
-        return f"sendrecv (pipe {self.pipe_id})"
+        return f"sendrecv (pipe_id {self.pipe_id})"
+
+    def waits_on(self) -> str:
+        return f"pipe_id {self.pipe_id}"
 
     def take(self, mine: int, others: Mapping[int, sendrecv]) -> tuple[Rule, Broken] | None:
         sender = others.get(self.recv_from_rank)
