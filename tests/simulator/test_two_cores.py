@@ -330,6 +330,77 @@ def test_an_exchange_orders_too():
     assert found(ordered, X) == []
 
 
+def named(x, names):
+    """Both cores write halves of two shared tensors and read the other halves, after a barrier for each of ``names``."""
+    i, other = me()
+    shared = {name: nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm, name=name) for name in "ab"}
+    for tensor in shared.values():
+        nisa.dma_copy(dst=tensor[half(i)], src=x[half(i)])
+    for name in names:
+        nisa.core_barrier(data=shared[name], cores=(0, 1))
+    for tensor in shared.values():
+        nl.load(tensor[half(other)])
+    return x
+
+
+@TARGETS
+@pytest.mark.parametrize(("names", "races"), [("ab", []), ("ba", []), ("a", ["b"]), ("b", ["a"]), ("aa", ["b"])])
+def test_a_barrier_orders_the_tensor_that_it_names(names, races, target):
+    findings = on_two(named, X, names, target=target).findings
+    assert [f.rule.id for f in findings] == ["memory.race"] * len(races)
+    line = named.__code__.co_firstlineno
+    for finding in findings:
+        assert finding.line == line + 9
+        assert f"reads {races[0]} on core" in finding.headline and f"wrote at line {line + 5}" in finding.headline
+        assert f"the core_barrier at line {line + 7} is for {names[0]} only" in finding.notes
+    spec = nki_sim.TensorSpec(X.shape, "float32")
+    dry = kernel(named).run((spec, names), {}, nki_sim.RunOptions(target=target, dry=True, watch=True)).findings
+    assert [d.headline for d in dry] == [d.headline for d in findings]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_which_tensor_a_barrier_names_counts_whatever_the_interleaving(seed):
+    with interleaved(random.Random(seed).choice):
+        assert "memory.race" in found(named, X, "a")
+        assert found(named, X, "ab") == []
+
+
+def chained(x, before, after):
+    """Core 0 writes a and then b, and core 1 writes a after the barrier for b: by what core 0 computed, or not."""
+    i, _ = me()
+    a, b = (nl.ndarray((64, 48), dtype=x.dtype, buffer=nl.shared_hbm) for _ in range(2))
+    if i == 0:
+        nl.store(a, nl.load(x[0:64]))
+        nl.store(b, nl.add(nl.load(a if before else x[0:64]), 1.0))
+    nisa.core_barrier(data=b, cores=(0, 1))
+    if i == 1:
+        nl.store(a, nl.load(b if after else x[64:128]))
+    return x
+
+
+@pytest.mark.parametrize(("before", "after"), [(True, True), (True, False), (False, True), (False, False)])
+def test_dependencies_order_what_hangs_together_with_the_tensor_of_a_barrier(before, after):
+    assert found(chained, X, before, after) == ([] if before and after else ["memory.race"])
+
+
+def test_what_is_done_again_after_a_barrier_for_another_tensor_is_not_behind_it():
+    def again(x):
+        i, _ = me()
+        a, b = (nl.ndarray((64, 48), dtype=x.dtype, buffer=nl.shared_hbm) for _ in range(2))
+        for first in (True, False):
+            if i == 0:
+                nl.store(a, nl.load(x[0:64]))
+            if first:
+                nisa.core_barrier(data=b, cores=(0, 1))
+        if i == 1:
+            nl.load(a)
+        return x
+
+    (race,) = on_two(again, X).findings
+    assert race.rule.id == "memory.race" and "core 0 wrote" in race.headline
+    assert not any("core_barrier" in note for note in race.notes)
+
+
 def test_what_one_core_does_to_shared_memory_is_no_race():
     def again(x):
         shared = nl.ndarray((64, 48), dtype=nl.float32, buffer=nl.shared_hbm)

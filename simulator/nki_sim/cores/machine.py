@@ -6,7 +6,7 @@ from collections.abc import Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from nki_sim.cores.races import RACE, TWICE
+from nki_sim.cores.races import RACE, TWICE, Race
 from nki_sim.cores.shared import SAME_CONSTANT, check_same, differs
 from nki_sim.dtypes import Array, DType
 from nki_sim.errors import Broken, Rule, violation
@@ -133,59 +133,62 @@ class CoreMachine(Machine):
     def _specialise(self, ins: Instruction, values: tuple[Any, ...], params: Any) -> tuple[int, Plan]:
         number, plan = super()._specialise(ins, values, params)
         plan.core = self.worker
-        if isinstance(ins, Meeting) and not plan.writes:
-            plan.orders, plan.reads = plan.reads, ()
+        if isinstance(ins, Meeting):
+            self.team.meetings.add(number)
+            if not plan.writes:
+                plan.orders, plan.reads = plan.reads, ()
         return number, plan
 
     def _before(self, ins: Instruction, plan: Plan, values: tuple[Any, ...]) -> None:
         super()._before(ins, plan, values)
-        races = self._races_of(ins, plan, values, ins.step) if self.dry else []
-        if races:
-            self._race(ins, plan, values, *races[0])
+        for race in self._races_of(ins, plan, values, ins.step) if self.dry else ():
+            if not self._may_be_twice(plan, values, race):  # what only values tell
+                self._race(ins, plan, values, race, RACE)
 
     def _run(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], step: int) -> None:
         races = self._races_of(ins, plan, values, step)
-        if races:
-            self._race(ins, plan, values, *races[0])
-        else:
-            super()._run(ins, plan, values, step)
+        before = [values[r.place].array.tobytes() if self._may_be_twice(plan, values, r) else None for r in races]
+        super()._run(ins, plan, values, step)
+        for race, was in zip(races, before, strict=True):
+            same = was is not None and values[race.place].array.tobytes() == was
+            self._race(ins, plan, values, race, TWICE if same else RACE)
 
-    def _races_of(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], step: int) -> list[tuple[int, int, bool]]:
-        """With which steps of the other core an instruction races: its operand, the step, whether that touched all of it."""
+    def _races_of(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], step: int) -> list[Race]:
+        """With what of the other core an instruction races, or may."""
         if self._races is None or isinstance(ins, Meeting):  # who meets is in step
             return []
         touching = self._touching.get(id(plan))
         if touching is None:
             hbm = [i for i in (*plan.reads, *plan.writes) if not plan.slots[i].on_chip]
             touching = self._touching[id(plan)] = tuple((i, i in plan.writes) for i in hbm)
-        found = []
+        found: list[Race] = []
         for i, writes in touching:
             unknown = self.dry and values[i].dynamic is not None  # which elements it means, only data tells
             if values[i].storage.allocation.region is MemoryRegion.shared_hbm and not unknown:
-                other = self._races.access(self.number, step, values[i], plan.slots[i], writes)
-                found += [(i, *other)] if other is not None else []
-        return found
+                found += self._races.access(self.number, step, values[i], plan.slots[i], writes, i)
+        return next(([race] for race in found if not race.between), found)
 
-    def _race(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], place: int, found: int, whole: bool) -> None:
-        """Execute an instruction that races with an earlier step of another core, which touched the ``whole`` of what this
-        one does or a part, and say so."""
-        tile, writes, other = values[place], place in plan.writes, self.program[found]
-        self.team.raced.add(id(tile.storage))
+    def _may_be_twice(self, plan: Plan, values: tuple[Any, ...], race: Race) -> bool:
+        """Whether both write all of the same, so that it is work done twice when the values are the same too."""
+        tile = values[race.place]
+        wrote = any(o.allocation is tile.storage.allocation for o in self.program[race.step].writes())
+        return race.whole and race.place in plan.writes and wrote and tile.dynamic is None
+
+    def _race(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], race: Race, rule: Rule) -> None:
+        """Say that an instruction races with an earlier step of another core; or keep it until it is known whether it does."""
+        tile, other = values[race.place], self.program[race.step]
         wrote = any(o.allocation is tile.storage.allocation for o in other.writes())
-        may_be_twice = whole and writes and wrote and tile.dynamic is None
-        if self.dry and may_be_twice:
-            return  # only values tell whether it is work done twice
-        before = tile.array.tobytes() if may_be_twice else None
-        if not self.dry:
-            super()._run(ins, plan, values, ins.step)
-        rule = TWICE if before is not None and tile.array.tobytes() == before else RACE
-        name, label = plan.slots[place].name, tile.storage.allocation.label
-        did = "wrote" if wrote else "read"
-        what = f"{name} {'writes' if writes else 'reads'} {label} on {self.team.name(self.worker)}, which "
-        what += f"{self.team.name(other.plan.core)} {did} at line {other.line}, "
+        name, label, its = plan.slots[race.place].name, tile.storage.allocation.label, self.team.name(other.plan.core)
+        did = "writes" if race.place in plan.writes else "reads"
+        what = f"{name} {did} {label} on {self.title}, which {its} {'wrote' if wrote else 'read'} at line {other.line}, "
         what += "with the same values" if rule is TWICE else "and nothing orders the two"
-        where = other.site.place if other.site else f"step {found}"
-        notes = (f"{self.team.name(other.plan.core)}: {other.instruction} {other.text}", f"at {where}")
+        where = other.site.place if other.site else f"step {race.step}"
+        notes = (f"{its}: {other.instruction} {other.text}", f"at {where}")
+        if race.between:
+            diagnosis = self.diagnose(ins, rule, Broken(what, name), (*notes, race.between))
+            self.team.suspect(self, diagnosis, race.step, ins.step)
+            return
+        self.team.raced.add(id(tile.storage))
         self.finding(ins, rule, Broken(what, name), notes)
 
     def finding(self, ins: Instruction, rule: Rule, broken: Broken, notes: tuple[str, ...] = ()) -> None:

@@ -1,11 +1,13 @@
 """Data races on HBM that logical cores share: a write and another access to the same element that nothing orders.
 
-Each core's clock is the step it is at. A core knows of another core's accesses up to where both last met, at a barrier or in
-an exchange, and of what that one knew then: a vector clock. Accesses of which it does not know are not ordered with its own.
+Each core's clock is the step it is at. A core knows of another core's accesses up to where both last met, and of what that one
+knew then: a vector clock. Accesses of which it does not know are not ordered with its own. A barrier is a meeting for one
+tensor only; what was done to others before it may be ordered by dependencies (:mod:`nki_sim.cores.order`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +40,23 @@ TWICE = Rule(
     gens=(3, 4),
     enforce="warn",
 )
+
+
+@dataclass(frozen=True)
+class Race:
+    """An access that another core's conflicts with.
+
+    Attributes:
+        place: of the operand in its plan.
+        step: the other access.
+        whole: whether that one touched all that this one does.
+        between: a barrier for another tensor that lies between the two, in words; the dependencies may order them.
+    """
+
+    place: int
+    step: int
+    whole: bool
+    between: str = ""
 
 
 @dataclass
@@ -76,6 +95,8 @@ class Races:
     def __init__(self, cores: int):
         self._known = [[0] * cores for _ in range(cores)]
         self._logs: dict[int, list[_Log]] = {}
+        self._barrier, self._since = "", 0
+        """The last barrier in words, and its step."""
         self._kept: list[Storage] = []  # their numbers stay theirs as long as they are here
 
     def met(self, members: list[int], step: int) -> None:
@@ -88,14 +109,27 @@ class Races:
         if len(members) == len(self._known):
             self.clear()
 
+    def passed(self, data: Storage | None, step: int, barrier: str) -> None:
+        """All cores came together before ``step``, for accesses to ``data`` only.
+
+        Args:
+            data: ``None``, where they named different tensors.
+            barrier: in words.
+        """
+        self._barrier, self._since = barrier, step
+        self._logs.pop(id(data), None)
+        for logs in self._logs.values():
+            for log in logs:
+                log.seen.clear()  # what is done again now is no longer behind the barrier
+
     def clear(self) -> None:
         """Forget all accesses."""
         self._logs.clear()
         self._kept.clear()
 
-    def access(self, core: int, step: int, tile: NkiTensor, slot: Slot, writes: bool) -> tuple[int, bool] | None:
-        """Note an access; the step of another core's that nothing orders with it, if there is one, and whether that one
-        touched all that this one does."""
+    def access(self, core: int, step: int, tile: NkiTensor, slot: Slot, writes: bool, place: int) -> list[Race]:
+        """Note an access; one of another core's that nothing orders with it, or else those that only a barrier for another
+        tensor lies between."""
         storage = tile.storage
         logs = self._logs.get(id(storage))
         if logs is None:
@@ -103,16 +137,15 @@ class Races:
             self._kept.append(storage)
         touch = _touch(step, tile, slot)
         if touch is None:
-            return None
-        found = None
+            return []
+        found: list[Race] = []
         for other, log in enumerate(logs):
-            if other != core and found is None:
-                found = self._conflict(log, touch, writes, self._known[core][other])
+            if other != core:
+                found += self._conflicts(log, touch, writes, self._known[core][other], place)
         logs[core].add(touch, writes)
-        return found
+        return next(([race] for race in found if not race.between), found)
 
-    @staticmethod
-    def _conflict(log: _Log, touch: _Touch, writes: bool, known: int) -> tuple[int, bool] | None:
+    def _conflicts(self, log: _Log, touch: _Touch, writes: bool, known: int, place: int) -> Iterator[Race]:
         near: dict[int, int] = {}
         log.writes.find(touch.box, near, 1)
         if writes:
@@ -120,8 +153,9 @@ class Races:
         for step in sorted(near):
             for other in log.touches[step] if step >= known else ():
                 if other.box.overlaps(touch.box) and _share(other, touch):
-                    return step, _fills(other) and other.box.contains(touch.box)
-        return None
+                    whole = _fills(other) and other.box.contains(touch.box)
+                    yield Race(place, step, whole, self._barrier if step < self._since else "")
+                    break
 
 
 def _touch(step: int, tile: NkiTensor, slot: Slot) -> _Touch | None:

@@ -12,6 +12,7 @@ from nki_sim import context
 from nki_sim.cores.crew import Crew, Stuck
 from nki_sim.cores.deadlock import MOST_NOTES, Arrival, explained
 from nki_sim.cores.machine import CoreMachine
+from nki_sim.cores.order import Suspect, report
 from nki_sim.cores.races import Races
 from nki_sim.cores.shared import SharedHbm
 from nki_sim.dtypes import Array
@@ -92,6 +93,9 @@ class Team:
         self._alone = alone is not None
         self.unwritten: list[tuple[CoreMachine, Storage, Diagnosis]] = []
         """Reads of shared HBM that nobody had written."""
+        self.meetings: set[int] = set()
+        """The numbers of plans that cores do together."""
+        self._suspects: dict[Any, Suspect] = {}
         self.raced: set[int] = set()
         """Tensors in shared HBM of which a race was found."""
         self._waiting: dict[int, Arrival] = {}
@@ -116,6 +120,7 @@ class Team:
             raise explained(self, self._waiting) from None
         self._compare_loops()
         self._decide_static()
+        report(self, self._suspects.values())
         for reader, storage, diagnosis in self.unwritten:
             if id(storage) not in self.raced:
                 reader.found(diagnosis)
@@ -130,6 +135,7 @@ class Team:
         """Forget what holds data: from here on there is only the record."""
         self.crew = Crew([])
         self.unwritten.clear()
+        self._suspects.clear()
         for rank in range(self.ranks):
             self.hbm[rank].clear()
             self.races[rank].clear()
@@ -187,9 +193,9 @@ class Team:
         together = self._come(members)
         if together:
             self._take(machine, together)
+            self._know(together)
             for worker in members:
                 del self._waiting[worker]
-            self._know(members)
             self.crew.in_turn(members)
         self.crew.hand_over(machine.worker, blocked=not together)
         machine.execute(ins)
@@ -238,11 +244,24 @@ class Team:
             return core, {other % self.cores: its for other, its in together.items()}
         return rank, {other // self.cores: its for other, its in together.items() if other % self.cores == core}
 
-    def _know(self, members: Sequence[int]) -> None:
+    def _know(self, together: dict[int, Meeting]) -> None:
         for rank, races in enumerate(self.races):
-            cores = [worker % self.cores for worker in members if worker // self.cores == rank]
-            if cores:
-                races.met(cores, len(self.program))
+            members = [worker for worker in together if worker // self.cores == rank]
+            if not members:
+                continue
+            ordered = [together[worker].orders() for worker in members]
+            if None in ordered:
+                races.met([worker % self.cores for worker in members], len(self.program))
+                continue
+            named = {id(tile.storage): tile.storage for tiles in ordered for tile in tiles or ()}
+            labels = " and ".join(storage.allocation.label for storage in named.values())
+            between = f"the {type(together[members[0]]).__name__} at {self._waiting[members[0]].line} is for {labels} only"
+            races.passed(next(iter(named.values())) if len(named) == 1 else None, len(self.program), between)
+
+    def suspect(self, machine: CoreMachine, diagnosis: Diagnosis, earlier: int, later: int) -> None:
+        """Keep an access of two between which there is only a barrier for another tensor, until all dependencies are known."""
+        key = machine.worker, diagnosis.headline, diagnosis.line
+        self._suspects.setdefault(key, Suspect(machine, diagnosis)).pairs.append((earlier, later))
 
 
 def _on(machine: CoreMachine, work: Callable[[], Any]) -> Callable[[], Any]:

@@ -40,6 +40,9 @@ SAME_DATA = Rule(
 class core_barrier(Meeting):
     """Wait until both logical cores have come here; what either wrote to ``data`` before is then seen by both.
 
+    Only ``data`` is ordered: the page calls it what the cores synchronize on, and other engines than the one that waits go on.
+    What hangs together with ``data`` by dependencies is ordered too; another shared tensor needs a barrier of its own.
+
     Args:
         data: a tensor in shared HBM. cores: (0, 1).
         engine: the one that waits; the others go on.
@@ -60,6 +63,9 @@ class core_barrier(Meeting):
 
     def resolve_engine(self, core: NeuronCore) -> Engine:
         return self.engine
+
+    def orders(self) -> tuple[NkiTensor, ...]:
+        return (self.data,)
 
     def take(self, mine: int, others: Mapping[int, core_barrier]) -> tuple[Rule, Broken] | None:
         storages = {id(other.data.storage): other.data for other in others.values()}

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from nki_sim.errors import Broken, Rule
 from nki_sim.isa.base import Instruction
+from nki_sim.tensor import NkiTensor
 
 
 class Meeting(Instruction):
@@ -33,6 +34,10 @@ class Meeting(Instruction):
     def called(self) -> str:
         """The meeting, as diagnoses name it."""
         return type(self).__name__
+
+    def orders(self) -> tuple[NkiTensor, ...] | None:
+        """The tensors of which it keeps apart what is done before and after it; ``None``: all that the members share."""
+        return None
 
     def waits_on(self) -> str:
         """Of those who wait with different keys, what this one waits on."""
