@@ -25,7 +25,7 @@ from nki_sim.kernel import as_kernel
 from nki_nb import __version__, save_html, tour
 from nki_nb.exercise.grading import Limits, NotebookError, grade
 from nki_nb.extras import MissingExtraError
-from nki_nb.files import KernelNotFoundError, find_kernel
+from nki_nb.files import KernelNotFoundError, add_lnc, find_kernel
 from nki_nb.help import look_up
 from nki_nb.info import Info
 from nki_nb.lint.command import OutputError, add_lint, run_lint
@@ -93,6 +93,7 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
 def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kernel", metavar="FILE.py::kernel")
     parser.add_argument("--arg", action="append", default=[], metavar="NAME=VALUE", help=f"{FORMS}; may be repeated")
+    add_lnc(parser)
     parser.add_argument("--seed", type=int, default=0, help="of randn, rand and ints; default: %(default)s")
     parser.add_argument("--strict", action="store_true", help="findings are errors")
     parser.add_argument("--fp32", action="store_true", help="store low-precision floats as fp32")
@@ -104,6 +105,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 def _add_profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kernel", metavar="FILE.py::kernel")
     parser.add_argument("--arg", action="append", default=[], metavar="NAME=VALUE", help=f"{SHAPE_FORMS}; may be repeated")
+    add_lnc(parser)
     add_order(parser)
     parser.add_argument("--json", action="store_true", help="print profile, findings and diagnosis as one JSON object")
     for name, what in (("perfetto", "a trace for ui.perfetto.dev"), ("csv", "all instructions"), ("parquet", "the same")):
@@ -130,7 +132,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NkiWarning)  # the report has them
-            kernel = find_kernel(options.kernel)
+            kernel = find_kernel(options.kernel, options.lnc)
             chosen = nki_sim.RunOptions(target=options.target, strict=options.strict, precise=precise)
             run = as_kernel(kernel).run((), arguments, chosen)
     except NkiError as error:
@@ -153,7 +155,7 @@ def _profile(options: argparse.Namespace) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NkiWarning)
             chosen = nki_sim.RunOptions(target=options.target, keep_inputs=False, dry=True)
-            told = as_kernel(find_kernel(options.kernel)).run((), shapes, chosen).profile(options.order)
+            told = as_kernel(find_kernel(options.kernel, options.lnc)).run((), shapes, chosen).profile(options.order)
     except NkiError as error:
         diagnosis = {"error": type(error).__name__, **error.diagnosis.as_dict()}
         broken = json.dumps({"profile": None, "findings": [], "diagnosis": diagnosis}, indent=2)

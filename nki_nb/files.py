@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import sys
 from collections.abc import Callable
@@ -9,15 +10,34 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from nki_sim.kernel import Kernel
+from nki_sim.hw import CORES
+from nki_sim.kernel import Kernel, as_kernel
 
 
 class KernelNotFoundError(ValueError):
     """There is no such file, or no such kernel in it."""
 
 
-def find_kernel(where: str) -> Callable[..., Any]:
+def add_lnc(parser: argparse.ArgumentParser) -> None:
+    """The option that says on how many logical cores a kernel of a file is launched."""
+    parser.add_argument("--lnc", type=_cores, metavar="N",
+                        help="logical cores, as kernel[N]; default: NEURON_LOGICAL_NC_CONFIG, then 1")  # fmt: skip
+
+
+def _cores(text: str) -> int:
+    targets = {number: [core.target for core in CORES if number in core.lnc] for core in CORES for number in core.lnc}
+    if text not in map(str, targets):
+        forms = " or ".join(f"{number} ({', '.join(names)})" for number, names in sorted(targets.items()))
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of logical cores; a kernel runs on {forms}")
+    return int(text)
+
+
+def find_kernel(where: str, lnc: int | None = None) -> Callable[..., Any]:
     """The kernel that ``FILE.py::name`` names; without a name, the file's only kernel.
+
+    Args:
+        where: the file and the name.
+        lnc: logical cores to launch it on, as ``kernel[lnc]``; ``None``: as the kernel and the environment say.
 
     Raises:
         KernelNotFoundError: the file or the kernel is not there; the message says what is.
@@ -26,6 +46,11 @@ def find_kernel(where: str) -> Callable[..., Any]:
     path = Path(filename)
     if not path.is_file():
         raise KernelNotFoundError(f"no file {filename}; expected FILE.py::kernel")
+    found = _found(path, name)
+    return found if lnc is None else as_kernel(found)[lnc]
+
+
+def _found(path: Path, name: str) -> Callable[..., Any]:
     module = load(path)
     kernels = {key: value for key, value in vars(module).items() if isinstance(value, Kernel)}
     there = f"{path.name} has {', '.join(kernels)}" if kernels else f"{path.name} has no function with @nki.jit"

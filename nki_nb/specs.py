@@ -30,8 +30,8 @@ MAKERS: dict[str, Maker] = {
 
 FORMS = f"NAME={'|'.join(MAKERS)}:128x512[:bf16], NAME=file.npy, or NAME=<Python literal>"
 
-SHAPE_FORMS = "NAME=4096x8192[:bf16], NAME=randn:4096x8192[:bf16], NAME=file.npy, or NAME=<Python literal>"
-"""Where only shapes count; a single dimension has its dtype, ``NAME=4096:fp32``, as ``NAME=4096`` is a number."""
+SHAPE_FORMS = f"NAME=4096x8192[:bf16], NAME=4096:fp32, {FORMS}"
+"""Where shapes are enough; a single dimension has its dtype, as ``NAME=4096`` is a number."""
 
 
 class SpecError(ValueError):
@@ -44,8 +44,7 @@ def read_arguments(specs: list[str], seed: int) -> dict[str, Any]:
     Raises:
         SpecError: a text that is none of :data:`FORMS`.
     """
-    random = np.random.default_rng(seed)
-    return _each(specs, FORMS, lambda spec, value: _value(spec, value, random))
+    return _with_values(specs, seed, FORMS)
 
 
 def read_shapes(specs: list[str]) -> dict[str, Any]:
@@ -65,7 +64,12 @@ def read_either(specs: list[str], seed: int) -> tuple[dict[str, Any], bool]:
     """
     if any(_is_shape(spec.partition("=")[2]) for spec in specs):
         return read_shapes(specs), False
-    return read_arguments(specs, seed), True
+    return _with_values(specs, seed, SHAPE_FORMS), True
+
+
+def _with_values(specs: list[str], seed: int, forms: str) -> dict[str, Any]:
+    random = np.random.default_rng(seed)
+    return _each(specs, forms, lambda spec, value: _value(spec, value, random, forms))
 
 
 def _each(specs: list[str], forms: str, read: Callable[[str, str], Any]) -> dict[str, Any]:
@@ -106,14 +110,14 @@ def _tensor(spec: str, shape: Shape, dtype: str) -> TensorSpec:
         raise SpecError(f"--arg {spec}: {error}") from None
 
 
-def _value(spec: str, value: str, random: np.random.Generator) -> Any:
+def _value(spec: str, value: str, random: np.random.Generator, forms: str) -> Any:
     kind, colon, rest = value.partition(":")
     if colon and kind in MAKERS:
         shape, _, dtype = rest.partition(":")
         return MAKERS[kind](random, _shape(spec, shape)).astype(_dtype(spec, dtype or "float32").storage)
     if value.endswith(".npy"):
         return _load(spec, Path(value))
-    return _literal(spec, value, FORMS)
+    return _literal(spec, value, forms)
 
 
 def _literal(spec: str, value: str, forms: str) -> Any:

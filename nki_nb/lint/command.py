@@ -11,11 +11,12 @@ from pathlib import Path
 from nki_sim.hw import ALIASES, core
 from nki_sim.verify import TARGETS
 
+from nki_nb.files import add_lnc
 from nki_nb.lint.github import as_github
 from nki_nb.lint.results import Lint, lint_file, lint_kernel
 from nki_nb.lint.sarif import as_sarif
 from nki_nb.lint.text import as_text
-from nki_nb.specs import FORMS, SHAPE_FORMS, read_either
+from nki_nb.specs import SHAPE_FORMS, read_either
 
 FORMATS: dict[str, Callable[[Lint, Path], str]] = {
     "text": as_text,
@@ -33,8 +34,9 @@ def add_lint(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kernel", metavar="FILE.py[::kernel]", help="without a kernel: read the file, run nothing")
     parser.add_argument(
         "--arg", action="append", default=[], metavar="NAME=VALUE",
-        help=f"{SHAPE_FORMS}; with values for every array ({FORMS}) the kernel is computed as well; may be repeated",
+        help=f"{SHAPE_FORMS}; with values for every array the kernel is computed as well; may be repeated",
     )  # fmt: skip
+    add_lnc(parser)
     parser.add_argument("--target", dest="targets", action="append", choices=list(ALIASES), metavar="GEN",
                         help="trn1, trn2 or trn3; may be repeated; default: all of them")  # fmt: skip
     parser.add_argument("--strict", action="store_true", help="fail at warnings too")
@@ -69,4 +71,4 @@ def _look(options: argparse.Namespace) -> Lint:
         return lint_file(options.kernel)
     arguments, data = read_either(options.arg, options.seed)
     targets = list(dict.fromkeys(core(name).target for name in options.targets or TARGETS))
-    return lint_kernel(options.kernel, arguments, data, targets)
+    return lint_kernel(options.kernel, arguments, data, targets, options.lnc)

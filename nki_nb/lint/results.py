@@ -79,7 +79,7 @@ def lint_file(filename: str) -> Lint:
     return Lint(path.name, tuple(names), _static(lint(source, str(path))))
 
 
-def lint_kernel(where: str, arguments: dict[str, Any], data: bool, targets: Sequence[str]) -> Lint:
+def lint_kernel(where: str, arguments: dict[str, Any], data: bool, targets: Sequence[str], lnc: int | None = None) -> Lint:
     """Read a kernel of a file, and trace it on each generation.
 
     Args:
@@ -87,6 +87,7 @@ def lint_kernel(where: str, arguments: dict[str, Any], data: bool, targets: Sequ
         arguments: arrays, :class:`nki_sim.TensorSpec` or compile-time values, by name.
         data: compute as well.
         targets: generations.
+        lnc: logical cores, as ``kernel[lnc]``; ``None``: as the environment says.
 
     Raises:
         KernelNotFoundError: there is no such file or kernel.
@@ -97,7 +98,7 @@ def lint_kernel(where: str, arguments: dict[str, Any], data: bool, targets: Sequ
     if any(finding.rule.id == "kernel.python_syntax" for finding in read.findings):
         return read
     try:
-        kernel = find_kernel(where)
+        kernel = find_kernel(where, lnc)
     except KernelNotFoundError:
         raise
     except NkiError as error:

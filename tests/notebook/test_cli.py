@@ -122,6 +122,53 @@ def test_an_argument_given_twice_exits_2(kernels: Path, capsys: pytest.CaptureFi
     assert "given twice" in capsys.readouterr().err
 
 
+TWO = """\
+@nki.jit
+def halves(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    rows = x.shape[0] // nl.num_programs()
+    mine = slice(rows * nl.program_id(0), rows * nl.program_id(0) + rows)
+    nl.store(out[mine], nl.load(x[mine]))
+    return out
+"""
+
+
+@pytest.fixture
+def halves(kernels: Path) -> str:
+    """A kernel for one core or two."""
+    kernels.write_text(IMPORTS + TWO)
+    return f"{kernels}::halves"
+
+
+@pytest.mark.parametrize(("words", "lnc"), [([], 1), (["--lnc", "1"], 1), (["--lnc", "2"], 2)])
+def test_logical_cores(halves: str, capsys: pytest.CaptureFixture[str], words: list[str], lnc: int) -> None:
+    assert run(halves, "--arg", "x=randn:64x8", *words) == 0
+    assert f"lnc {lnc}" in capsys.readouterr().out
+    assert cli.main(["profile", halves, "--arg", "x=64x8", "--json", *words]) == 0
+    assert len(json.loads(capsys.readouterr().out)["profile"].get("cores", [0])) == lnc
+
+
+@pytest.mark.parametrize("command", ["run", "profile", "lint"])
+@pytest.mark.parametrize("given", ["3", "0", "-1", "two", "", "2.0"])
+def test_a_number_of_cores_that_there_is_not(capsys: pytest.CaptureFixture[str], command: str, given: str) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([command, "kernels.py::halves", f"--lnc={given}"])
+    assert stopped.value.code == 2
+    said = f"argument --lnc: {given!r} is no number of logical cores; a kernel runs on 1 (trn1, trn2, trn3) or 2 (trn2, trn3)"
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_cores_that_the_generation_or_the_environment_does_not_have(
+    halves: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(halves, "--arg", "x=randn:64x8", "--lnc", "2", "--target", "trn1") == 1
+    out = capsys.readouterr().out
+    assert "kernel[2] on trn1" in out and "kernel.lnc_values" in out
+    monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "1")
+    assert run(halves, "--arg", "x=randn:64x8", "--lnc", "2") == 1
+    assert "kernel[2] with NEURON_LOGICAL_NC_CONFIG=1" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("words", [[], ["fly"], ["tour", "--target", "trn9"]])
 def test_unknown_words_exit_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:

@@ -14,6 +14,7 @@ import pytest
 from nki_sim import reference
 
 from nki_nb import cli
+from nki_nb.specs import MAKERS, SHAPE_FORMS
 
 HEAD = "import nki\nimport nki.isa as nisa\nimport nki.language as nl\n\n\n"
 
@@ -336,7 +337,9 @@ def test_output_goes_to_a_file_and_the_text_to_the_log(lint: Lint, tmp_path: Pat
         (["src"], "no file src"),
         (["src/kernels.py::gone", "--arg", "x=4x8"], "no kernel 'gone'"),
         (["src/kernels.py", "--arg", "x=4x8"], "which kernel?"),
-        (["src/kernels.py::clean", "--arg", "x=4by8"], "expected NAME="),
+        (["src/kernels.py::clean", "--arg", "x=4by8"], f"expected {SHAPE_FORMS}"),
+        (["src/kernels.py::clean", "--arg", "x=64x8", "--arg", "y=4by8"], f"expected {SHAPE_FORMS}"),
+        (["src/kernels.py::clean", "--arg", "x"], f"expected {SHAPE_FORMS}"),
         (["src/kernels.py::clean", "--arg", "x=4x8:float99"], "float99 is not an NKI data type"),
         (["src/kernels.py", "--output", "no/such/folder"], "cannot write"),
     ],
@@ -345,6 +348,34 @@ def test_misuse_exits_2(lint: Lint, capsys: pytest.CaptureFixture[str], words: l
     assert cli.main(["lint", *words]) == 2
     captured = capsys.readouterr()
     assert said in captured.err and captured.out == ""
+
+
+def test_all_forms_of_an_argument_are_listed() -> None:
+    assert all(f"{maker}" in SHAPE_FORMS for maker in MAKERS)
+    for form in ("NAME=4096x8192[:bf16]", "NAME=4096:fp32", "NAME=file.npy", "NAME=<Python literal>"):
+        assert form in SHAPE_FORMS
+
+
+RACING = """\
+@nki.jit
+def racing(x):
+    i, other = nl.program_id(0), 1 - nl.program_id(0)
+    between = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=between[64 * i : 64 * i + 64], src=x[64 * i : 64 * i + 64])
+    nisa.dma_copy(dst=x[64 * i : 64 * i + 64], src=between[64 * other : 64 * other + 64])
+    return x
+"""
+
+
+@pytest.mark.parametrize("array", ["128x8", "randn:128x8"])
+def test_two_logical_cores(lint: Lint, tmp_path: Path, capsys: pytest.CaptureFixture[str], array: str) -> None:
+    (tmp_path / "racing.py").write_text(HEAD + RACING)
+    words = ["lint", "racing.py::racing", "--arg", f"x={array}", "--target", "trn2"]
+    assert cli.main([*words, "--lnc", "2"]) == 0
+    assert "[memory.race]" in capsys.readouterr().out
+    assert cli.main([*words, "--lnc", "2", "--strict"]) == 1
+    assert cli.main([*words[:-1], "trn1", "--lnc", "2"]) == 1
+    assert "[kernel.lnc_values]" in capsys.readouterr().out
 
 
 def test_a_file_that_is_no_text(lint: Lint, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
