@@ -5,9 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from nki_nb import help as reference_help
 from nki_nb.drawing import VIEW_NAMES
-from nki_nb.profile_view import ORDERS
 
 OPTIONS = ("--target", "--lnc", "--check", "--rtol", "--atol", "--view", "--fp32", "--strict", "--no-run")
 COMMANDS = ("target", "info", "last", "profile", "lint", "help", "reset")
@@ -16,6 +14,9 @@ TARGETS = ("trn1", "trn2", "trn3")
 
 def complete(shell: Any, event: SimpleNamespace) -> list[str]:
     """What may follow on a ``%%nki`` or ``%nki`` line: options, or values of the option or command before."""
+    from nki_nb import help as reference_help  # it and profiles load much, which %load_ext does not wait for
+    from nki_nb.profile_view import ORDERS
+
     words = event.text_until_cursor.split()
     if event.text_until_cursor[-1:] not in ("", " "):
         words = words[:-1]

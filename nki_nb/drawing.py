@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from nki_sim.run import Run
 
-from nki_nb.memory_map import memory_map
-from nki_nb.program_listing import program_listing
-from nki_nb.timeline_view import timeline
 
-VIEWS: dict[str, Callable[[Run], str]] = {"memory": memory_map, "program": program_listing, "timeline": timeline}
+def _drawn_by(name: str) -> Callable[[Run], str]:
+    """``module:function``, loaded when it first draws: ``%load_ext`` does not wait for it."""
+    module, _, function = name.partition(":")
+
+    def draw(run: Run) -> str:
+        drawing: str = getattr(import_module(f"nki_nb.{module}"), function)(run)
+        return drawing
+
+    return draw
+
+
+VIEWS: dict[str, Callable[[Run], str]] = {
+    "memory": _drawn_by("memory_map:memory_map"),
+    "program": _drawn_by("program_listing:program_listing"),
+    "timeline": _drawn_by("timeline_view:timeline"),
+}
 """The pictures that ``--view`` offers."""
 
 STEP = "step"

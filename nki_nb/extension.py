@@ -7,15 +7,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from nki_sim.errors import NkiError, NkiWarning
-from nki_sim.run import Run
-from nki_sim.timing import Profile
 
 from nki_nb import completion
 from nki_nb.check import CheckError
 from nki_nb.diagnosis import DiagnosisView, offered
 from nki_nb.magic import NkiMagics
-from nki_nb.profile_view import ProfileView
-from nki_nb.report import as_report
 from nki_nb.shell import display
 
 if TYPE_CHECKING:
@@ -47,17 +43,30 @@ def unregister(shell: Any) -> None:
             shell.display_formatter.formatters[mime].pop(kind, None)
 
 
-DISPLAYS: dict[type, dict[str, Callable[..., Any]]] = {
-    Run: {
-        "text/plain": lambda run, printer, cycle: printer.text(str(as_report(run))),
-        "text/html": lambda run: as_report(run)._repr_html_(),
+def _report(run: Any) -> Any:
+    from nki_nb.report import as_report
+
+    return as_report(run)
+
+
+def _profile(profile: Any) -> Any:
+    from nki_nb.profile_view import ProfileView
+
+    return ProfileView(profile)
+
+
+DISPLAYS: dict[str, dict[str, Callable[..., Any]]] = {
+    "nki_sim.run.Run": {
+        "text/plain": lambda run, printer, cycle: printer.text(str(_report(run))),
+        "text/html": lambda run: _report(run)._repr_html_(),
     },
-    Profile: {
-        "text/plain": lambda profile, printer, cycle: printer.text(str(ProfileView(profile))),
-        "text/html": lambda profile: ProfileView(profile).as_html(),
+    "nki_sim.timing.profile.Profile": {
+        "text/plain": lambda profile, printer, cycle: printer.text(str(_profile(profile))),
+        "text/html": lambda profile: _profile(profile).as_html(),
     },
 }
-"""How a run or a profile that a plain cell made with ``nki_sim`` displays."""
+"""How a run or a profile that a plain cell made with ``nki_sim`` displays, by the name of its class: it is loaded when there is
+one, and so is what shows it."""
 
 
 def show_error(

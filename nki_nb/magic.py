@@ -11,34 +11,34 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics
 from nki_sim.cache import KERNELS
 from nki_sim.hw import ALIASES, TARGET_VARIABLE, NeuronCore, core
-from nki_sim.step import StepProfile, profile_step
-from nki_sim.timing import Profile
 from nki_sim.verify import TARGETS
 
-from nki_nb import help as reference_help
-from nki_nb import info
 from nki_nb.cell import Cell
 from nki_nb.check import raise_for
 from nki_nb.diagnosis import offer, shorten
 from nki_nb.drawing import STEP, VIEW_NAMES, Picture
-from nki_nb.execute import execute
 from nki_nb.line import Call, LineError, split_words
-from nki_nb.lintview import LintReport
-from nki_nb.profile_view import OptionError, ProfileView, read_options
-from nki_nb.report import Report
 from nki_nb.shell import argument, cell_magic, display, line_magic, magic_arguments, magics_class
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from IPython.core.interactiveshell import InteractiveShell
+    from nki_sim.step import StepProfile
+    from nki_sim.timing import Profile
 
+    from nki_nb.help import Help
+    from nki_nb.info import Info
     from nki_nb.lint import Lint
+    from nki_nb.report import Report
 
 
 @magics_class
 class NkiMagics(Magics):
-    """The two magics and what a session remembers: the last run and how many cells there were."""
+    """The two magics and what a session remembers: the last run and how many cells there were.
+
+    What a command needs is loaded when it is first given: ``%load_ext`` does not wait for it.
+    """
 
     def __init__(self, shell: InteractiveShell):
         super().__init__(shell)
@@ -74,6 +74,9 @@ class NkiMagics(Magics):
         self._start(line, body)
 
     def _start(self, line: str, body: str) -> None:
+        from nki_nb.execute import execute
+        from nki_nb.lintview import LintReport
+
         options, call = self._read(line)
         self.cells += 1
         try:
@@ -117,7 +120,7 @@ class NkiMagics(Magics):
     # -- %nki --------------------------------------------------------------------------------------------------------
 
     @line_magic("nki")
-    def command(self, line: str) -> Report | Profile | StepProfile | Lint | info.Info | reference_help.Help | None:
+    def command(self, line: str) -> Report | Profile | StepProfile | Lint | Info | Help | None:
         """The session: %nki target [GEN], info, last, profile, lint CALL, help NAME, reset, or a call: c = kernel(a, b).
 
         target  the NeuronCore generation for this session, or without GEN, which one it is
@@ -154,8 +157,10 @@ class NkiMagics(Magics):
             os.environ[TARGET_VARIABLE] = _known(name).target
         print(f"target: {core()}")
 
-    def _info(self, _: str) -> info.Info:
-        return info.Info(core())
+    def _info(self, _: str) -> Info:
+        from nki_nb.info import Info
+
+        return Info(core())
 
     def _last(self, _: str) -> Report:
         if self.last is None:
@@ -163,6 +168,10 @@ class NkiMagics(Magics):
         return self.last
 
     def _profile(self, line: str) -> Profile | StepProfile | None:
+        from nki_sim.step import profile_step
+
+        from nki_nb.profile_view import OptionError, ProfileView, read_options
+
         try:
             order, plain, call = read_options(split_words(line))
         except (OptionError, LineError) as error:
@@ -187,9 +196,11 @@ class NkiMagics(Magics):
         kernel, args, kwargs = call.evaluate(cell, cell.execute(self._user))
         return lint_call(kernel, args, kwargs, True, TARGETS)
 
-    def _help(self, name: str) -> reference_help.Help:
+    def _help(self, name: str) -> Help:
+        from nki_nb.help import look_up
+
         try:
-            return reference_help.look_up(name)
+            return look_up(name)
         except LookupError as error:
             raise UsageError(str(error.args[0])) from None
 

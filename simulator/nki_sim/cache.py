@@ -13,14 +13,16 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nki_sim.dtypes import Array, DType
 from nki_sim.fingerprint import UNKNOWN
 from nki_sim.machine import Machine
 from nki_sim.memory import Allocation
-from nki_sim.replay import Bound
-from nki_sim.replay.accesses import Access
+
+if TYPE_CHECKING:
+    from nki_sim.replay import Bound
+    from nki_sim.replay.accesses import Access
 
 MOST_KERNELS = 64
 MOST_STEPS = 2_000_000
@@ -66,6 +68,8 @@ class Entry:
     def bind(self) -> Bound:
         """Its program, bound to storage."""
         if self._bound is None:
+            from nki_sim.replay import Bound  # for the second call, or a fused first one
+
             self._bound = Bound(self.machine, self.inputs, self.outputs)
         return self._bound
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +12,9 @@ from nki_sim.dtypes import TABLE, Array, UnknownDTypeError, lookup
 from nki_sim.hw import NeuronCore
 from nki_sim.kernel import Kernel, as_kernel
 from nki_sim.run import Run, RunOptions
-from nki_sim.timing import Order, Profile
+
+if TYPE_CHECKING:
+    from nki_sim.timing import Order, Profile
 
 
 @dataclass(frozen=True)

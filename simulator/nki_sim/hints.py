@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dis import opmap
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any
 
 from nki_sim import context
@@ -19,6 +19,7 @@ from nki_sim.errors import Diagnosis, NkiImportError, NkiNameError, Rule, page
 from nki_sim.isa.enums import engine
 from nki_sim.source import call_chain
 
+_NONE: Mapping[str, Callable[[], Any]] = MappingProxyType({})
 NAMES = Rule("kernel.api_name", "", page=page("api/index.html"))
 
 _SCALE = (
@@ -101,10 +102,12 @@ def _is_from_import(frame: FrameType) -> bool:
     return frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]
 
 
-def module_getattr(module: str, known: Sequence[str]) -> Callable[[str], Any]:
-    """A module ``__getattr__`` that explains unknown names."""
+def module_getattr(module: str, known: Sequence[str], later: Mapping[str, Callable[[], Any]] = _NONE) -> Callable[[str], Any]:
+    """A module ``__getattr__`` that explains unknown names, and makes those of ``later`` when they are asked for."""
 
     def __getattr__(name: str) -> Any:  # noqa: N807 - it is the module's hook
+        if name in later:
+            return later[name]()
         if module == "nki.isa" and name in INSTEAD[module]:
             warn(module, name)
             return engine[name.removesuffix("_engine")]

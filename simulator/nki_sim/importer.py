@@ -11,13 +11,18 @@ import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from nki_sim import context
 from nki_sim.errors import Diagnosis, NkiImportError, Rule, page
 from nki_sim.source import call_chain
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader as _Loader
+else:
+    _Loader = object  # has what is asked for, without the many modules that importlib.abc loads
 
 API = "nki_sim.api.nki"
 START = "nki_nb_start"
@@ -30,7 +35,7 @@ def ours(name: str) -> str:
     return API + name[len("nki") :]
 
 
-class AliasLoader(Loader):
+class AliasLoader(_Loader):
     """Gives a module of :data:`API` under its public name."""
 
     def __init__(self, target: str):
@@ -54,7 +59,7 @@ LEGACY = Rule(
 )
 
 
-class LegacyFinder(MetaPathFinder):
+class LegacyFinder:
     """Explains ``import neuronxcc`` inside a kernel, where nothing else has found it; elsewhere it has no say."""
 
     def find_spec(
@@ -66,7 +71,7 @@ class LegacyFinder(MetaPathFinder):
         return None
 
 
-class NkiFinder(MetaPathFinder):
+class NkiFinder:
     """Finds ``nki`` and its submodules in the simulator."""
 
     def find_spec(
@@ -81,7 +86,7 @@ class NkiFinder(MetaPathFinder):
         return importlib.machinery.ModuleSpec(fullname, AliasLoader(ours(fullname)), is_package=fullname == "nki")
 
 
-class TorchFinder(MetaPathFinder):
+class TorchFinder:
     """Finds ``torch_neuronx`` in the simulator, which needs PyTorch; never beside a real ``nki``."""
 
     def find_spec(

@@ -15,7 +15,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from nki_sim.arrays import Incoming, Restore, incoming, is_array, outgoing
 from nki_sim.cache import KERNELS, Entry, Output, is_known, switches
 from nki_sim.calls import explain_call
 from nki_sim.config import CompileConfig, Configs, SpecializationConfig
-from nki_sim.cores import Team, is_interleaved
 from nki_sim.dtypes import Array, UnknownDTypeError
 from nki_sim.errors import (
     Broken,
@@ -44,11 +43,13 @@ from nki_sim.machine import Disturbed, Machine
 from nki_sim.memory import MemoryRegion
 from nki_sim.placement import MemoryMap, place
 from nki_sim.program import Slot
-from nki_sim.replay.accesses import Access, access
 from nki_sim.run import Run, RunOptions
 from nki_sim.source import TRACE_ROOTS, Site
 from nki_sim.tensor import NkiTensor
-from nki_sim.timing import check_order
+
+if TYPE_CHECKING:
+    from nki_sim.cores import Team
+    from nki_sim.replay.accesses import Access
 
 _JIT = page("api/generated/nki.jit.html")
 _GUIDE = page("get-started/nki-language-guide.html")
@@ -297,7 +298,7 @@ class Kernel:
                 return answer.value
         hw = core(None)
         bound = self._bind(args, kwargs, hw)
-        key, values = (None, []) if self.cores_of(hw) > 1 and is_interleaved() else self._key(bound, hw)
+        key, values = (None, []) if self.cores_of(hw) > 1 and _is_interleaved() else self._key(bound, hw)
         entry = self._kept(key, hw) if key is not None else None
         if entry is not None:
             try:
@@ -393,6 +394,8 @@ class Kernel:
 
     def _execute_together(self, bound: inspect.BoundArguments, hw: NeuronCore, cores: int, options: RunOptions) -> _Done:
         """Run on logical cores that share HBM: each runs the kernel's Python, and all of them make one record."""
+        from nki_sim.cores import Team  # most kernels run on one
+
         return self._execute_team(Team(hw, cores, options=options.of_machine), [bound], options)
 
     def _execute_team(self, team: Team, bounds: Sequence[inspect.BoundArguments], options: RunOptions) -> _Done:
@@ -428,7 +431,10 @@ class Kernel:
                 for each in machines if self.schedule else ():
                     self._apply_schedule(each)
                 maps = self._placed(machines)
-                check_order(machine.program, hw, machine.dependencies)
+                if machine.dependencies:
+                    from nki_sim.timing import check_order  # the model of time: for who asks about it
+
+                    check_order(machine.program, hw, machine.dependencies)
             except NkiError as error:
                 machine.forget_pending()
                 memory = [place(each.memory.own(), hw, enforce=False)[0] for each in machines]
@@ -610,6 +616,8 @@ class _Done:
     @functools.cached_property
     def entry(self) -> Entry:
         """The run as it is kept for calls like it."""
+        from nki_sim.replay.accesses import access  # what is not run again needs none of it
+
         outputs: list[Access] = []
         machine = self.run.machine
 
@@ -657,6 +665,12 @@ def _again(entry: Entry, given: list[Incoming]) -> Any:
     for which, array in written.items():
         given[which].write_back(array)
     return result
+
+
+def _is_interleaved() -> bool:
+    from nki_sim.cores import is_interleaved  # most kernels run on one
+
+    return is_interleaved()
 
 
 def _writable(value: Any) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from nki_sim.cores import Team
 from nki_sim.errors import Broken, NkiValidationError, Rule, page, violation
 from nki_sim.hw import NeuronCore, core
 from nki_sim.importer import install
@@ -65,6 +64,8 @@ def run_ranks(
     if executor is not None:
         jobs = [_Job(made, args, kwargs, rank, ranks, options) for rank, (args, kwargs) in enumerate(inputs)]
         return [future.result() for future in [executor.submit(job) for job in jobs]]
+    from nki_sim.cores import Team  # most kernels have one rank
+
     team = Team(hw, made.cores_of(hw), ranks, ranks_per_node=ranks_per_node, options=options.of_machine)
     return made.run_team(team, inputs, options)
 
@@ -101,5 +102,7 @@ class _Job:
     def __call__(self) -> Any:
         install()
         hw = core(self.options.target)
+        from nki_sim.cores import Team
+
         team = Team(hw, self.kernel.cores_of(hw), alone=(self.rank, self.ranks), options=self.options.of_machine)
         return self.kernel.run_team(team, [(self.args, self.kwargs)], self.options).result[0]

@@ -14,13 +14,14 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import nki_sim
-from nki_sim import collectives, kernel, lang, ops
+from nki_sim import kernel, lang, ops
 from nki_sim.errors import ALL_GENS, GEN_TARGET, Rule, isa_page, page
 from nki_sim.isa import INSTRUCTIONS, Instruction
+from nki_sim.isa.docstring import own_words
 from nki_sim.isa.enums import engine
 from nki_sim.isa.registers import load_scalar, register_alloc
 from nki_sim.scalars import NkiScalar, VirtualRegister
@@ -161,7 +162,9 @@ def rules_of(cls: type[Instruction]) -> tuple[Rule, ...]:
 @lru_cache(maxsize=1)
 def entries() -> dict[str, Entry]:
     """Every page by its name."""
-    made = [of_instruction(cls) for cls in INSTRUCTIONS.values()]
+    from nki_sim import collectives  # not for the page of one instruction
+
+    made = [of_instruction(name) for name in INSTRUCTIONS]
     made += [_of_function(f"nisa.{name}", function, isa_page(name)) for name, function in _ISA_FUNCTIONS.items()]
     for name, value in lang.PUBLIC.items():
         if inspect.isroutine(value) or inspect.isclass(value):
@@ -222,13 +225,12 @@ _ALSO = (
 """Pages, and rules that belong on them beside those that name the page as their source."""
 
 
-def of_instruction(cls: type[Instruction]) -> Entry:
+@cache
+def of_instruction(name: str) -> Entry:
     """The page of an instruction."""
-    if "reference" in vars(cls):
-        known: Entry = vars(cls)["reference"]
-        return known
+    cls = INSTRUCTIONS[name]
     called = _CALLED.get(cls.__name__, cls)
-    sections, parameters = _sections(called.__doc__), inspect.signature(called).parameters
+    sections, parameters = _sections(own_words(called)), inspect.signature(called).parameters
     choice = ", or what engine= says" if "engine" in cls.param_names else ""
     return Entry(
         name=f"nisa.{cls.__name__}",
@@ -236,7 +238,7 @@ def of_instruction(cls: type[Instruction]) -> Entry:
         words=sections[""],
         arguments=sections.get("Args", ""),
         example=sections.get("Example", ""),
-        operands=tuple(_operand(cls, name) for name in cls.specs if name in parameters),
+        operands=tuple(_operand(cls, operand) for operand in cls.specs if operand in parameters),
         engine="the DMA engines" if cls.runs_on is engine.dma else f"{cls.runs_on.name}{choice}",
         cost=_cost(cls),
         rules=rules_of(cls),
@@ -364,10 +366,6 @@ def _score(entry: Entry, words: Iterable[str]) -> float:
     return total
 
 
-def document() -> None:
-    """Make ``help()`` and ``?`` show the pages: the docstring of each instruction becomes its page."""
-    for cls in INSTRUCTIONS.values():
-        if "reference" not in vars(cls):
-            made = of_instruction(cls)
-            cls.reference = made  # type: ignore[attr-defined]
-            _CALLED.get(cls.__name__, cls).__doc__ = made.text().partition("\n")[2].strip()
+def docstring(name: str) -> str:
+    """What ``help()`` and ``?`` show of an instruction: its page without the signature, which they know."""
+    return of_instruction(name).text().partition("\n")[2].strip()

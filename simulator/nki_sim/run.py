@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,10 @@ from nki_sim.hw import NeuronCore
 from nki_sim.machine import Machine
 from nki_sim.placement import MemoryMap
 from nki_sim.program import Program
-from nki_sim.timing import Order, Profile, Timeline, dependencies, profile, schedule
 from nki_sim.trace import Replay
+
+if TYPE_CHECKING:
+    from nki_sim.timing import Order, Profile, Timeline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +144,8 @@ class Run:
         """
         found = self._timelines.get(order)
         if found is None:
+            from nki_sim.timing import dependencies, schedule  # the model of time: for who asks about it
+
             known = next((line.dependencies for line in self._timelines.values()), None)
             if known is None:
                 explicit = [(consumer, producers) for consumer, producers, _ in self.machine.dependencies]
@@ -151,6 +155,8 @@ class Run:
 
     def profile(self, order: Order = "compiler") -> Profile:
         """The run in the official profiler's terms: an estimate."""
+        from nki_sim.timing import profile
+
         return profile(self.program, self.timeline(order), self.core, self.name)
 
     def replay(self) -> Replay:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nki_sim.arrays import is_array
 from nki_sim.dtypes import lookup
 from nki_sim.estimate import TensorSpec, estimate
 from nki_sim.hw import core
 from nki_sim.kernel import Kernel
-from nki_sim.timing import Order, Profile
-from nki_sim.timing.profile import format_time
+
+if TYPE_CHECKING:
+    from nki_sim.timing import Order, Profile
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ class StepProfile:
     __repr__ = __str__
 
     def _lines(self) -> Iterator[str]:
+        from nki_sim.timing.profile import format_time  # the model of time: for who asks about it
+
         yield f"kernels of one step · {self.target} · {self.order} order · estimated"
         kernels = self._by_kernel()
         width = max(map(len, kernels), default=0)

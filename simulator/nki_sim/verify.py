@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 
 from nki_sim.calls import user_sites
-from nki_sim.dataflow import wasted
 from nki_sim.deprecated import DEPRECATED
 from nki_sim.errors import GEN_TARGET, Diagnosis, NkiDeprecationWarning, NkiError, NkiWarning, Rule, page
 from nki_sim.kernel import Kernel, as_kernel
@@ -150,6 +149,8 @@ def _on(target: str, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, An
     reported = [] if run is None else list(run.findings)
     reported += [f for f in (_deprecation(message, target) for message in heard) if f is not None]
     if run is not None and failure is None:
+        from nki_sim.dataflow import wasted  # with the model of time: for who asks about it
+
         reported += wasted(run.program, target)
     place = _definition(kernel)
     for diagnosis in (*reported, *([failure] if failure else [])):

@@ -100,3 +100,20 @@ def test_names_that_do_not_exist(world):
         "print(hasattr(nisa, 'multiply'), hasattr(nisa, 'memset'))\n"
     )
     assert out == ["True", "True", "nki.nothing", "False", "True"]
+
+
+def test_what_is_loaded_at_first_use_is_listed_and_found():
+    text = """
+import nki_sim
+nki_sim.install()
+import nki
+from nki import isa
+assert "collectives" in dir(nki) and "scalar_load" in dir(isa)
+assert nki.collectives.all_reduce is not None and isa.scalar_load is isa.scalar_load
+import nki.collectives as ncc
+assert ncc is nki.collectives
+from nki.isa import *
+from nki import *
+assert scalar_load is isa.scalar_load and collectives is ncc
+"""
+    subprocess.run([sys.executable, "-c", text], check=True, timeout=60)

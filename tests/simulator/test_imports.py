@@ -85,12 +85,33 @@ def test_only_torch_neuronx_imports_what_needs_pytorch():
 
 def test_import_nki_sim_loads_numpy_and_ml_dtypes_alone():
     text = "import sys, nki_sim; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
-    done = subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}\n{text}"],
-                          capture_output=True, text=True, check=True, timeout=60)  # fmt: skip
-    loaded = set(done.stdout.split()) - set(sys.stdlib_module_names)
+    loaded = set(_output(text).split()) - set(sys.stdlib_module_names)
     ours = {"nki_sim", "numpy", "ml_dtypes"}
     assert ours <= loaded
     assert {m for m in loaded - ours if not m.startswith(("_", "cython"))} == set()
+
+
+AT_FIRST_USE = {
+    "nki_sim.cores", "nki_sim.collectives", "nki_sim.api.nki.collectives", "nki_sim.timing", "nki_sim.dataflow",
+    "nki_sim.replay", "nki_sim.kept.digest", "nki_sim.kept.encoding", "nki_sim.reference", "nki_sim.lint",
+    "nki_sim.migration", "nki_sim.torch", "hashlib", "tempfile", "inspect", "concurrent.futures", "urllib.request",
+    "importlib.metadata", "multiprocessing",
+}  # fmt: skip
+"""What ``import nki`` does not load: it is for a second core, several ranks, times, a second call, help, a file."""
+
+
+def test_what_only_some_need_is_loaded_at_first_use():
+    text = "import sys, nki_sim; nki_sim.install(); import nki, nki.isa, nki.language; print(*sys.modules)"
+    plain = "import sys, inspect, ml_dtypes, numpy, numpy.typing; print(*sys.modules)"
+    loaded, already = (set(_output(code).split()) for code in (text, plain))
+    assert "nki_sim.isa.nc_matmul" in loaded
+    assert (loaded - already) & AT_FIRST_USE == set()
+
+
+def _output(code):
+    done = subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}\n{code}"],
+                          capture_output=True, text=True, check=True, timeout=60)  # fmt: skip
+    return done.stdout
 
 
 def test_nothing_about_the_machine_is_a_module_global():

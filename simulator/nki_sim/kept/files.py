@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import sys
 import warnings
@@ -11,7 +10,8 @@ from pathlib import Path
 
 SWITCH, VERBOSE, PLACE = "NKI_ENABLE_TRACE_CACHE", "NKI_TRACE_CACHE_VERBOSE", "NKI_TRACE_CACHE_URL"
 MAGIC = b"nki-nb kernel 1\n"
-_SUM = hashlib.sha256().digest_size
+_SUM = 32
+"""Bytes of a SHA-256."""
 MOST_BYTES = 1 << 29
 MOST_OF_ONE = 1 << 26
 
@@ -40,7 +40,7 @@ class Kept:
             self.say(f"MISS {kernel}")
             return None
         content = data[len(MAGIC) + _SUM :]
-        if not data.startswith(MAGIC) or hashlib.sha256(content).digest() != data[len(MAGIC) : len(MAGIC) + _SUM]:
+        if not data.startswith(MAGIC) or _sum(content) != data[len(MAGIC) : len(MAGIC) + _SUM]:
             self.forget(name, kernel, "is not whole")
             return None
         return content
@@ -63,7 +63,7 @@ class Kept:
             return
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._write(self._path(name), MAGIC + hashlib.sha256(content).digest() + content)
+            self._write(self._path(name), MAGIC + _sum(content) + content)
             self._make_room()
         except OSError as error:
             self._full = True
@@ -109,6 +109,12 @@ class Kept:
         """A line on standard error, where ``NKI_TRACE_CACHE_VERBOSE=1`` asks for it."""
         if os.environ.get(VERBOSE) == "1":
             print(f"NKI trace cache: {words}", file=sys.stderr)
+
+
+def _sum(content: bytes) -> bytes:
+    import hashlib  # where the layer is on
+
+    return hashlib.sha256(content).digest()
 
 
 class Layer:

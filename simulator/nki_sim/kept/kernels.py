@@ -6,7 +6,6 @@ from typing import Any
 
 from nki_sim.cache import Entry
 from nki_sim.hw import NeuronCore
-from nki_sim.kept.digest import Unkept, digest
 from nki_sim.kept.files import layer
 
 
@@ -15,11 +14,13 @@ def recall(key: Any, kernel: str, core: NeuronCore) -> Entry | None:
     folder = layer()
     if folder is None:
         return None
+    from nki_sim.kept.digest import Unkept, digest  # loaded where the layer is on
+    from nki_sim.kept.encoding import decode
+
     try:
         name = digest(key)
     except Unkept:
         return None
-    from nki_sim.kept.encoding import decode  # loaded where the layer is on
 
     content = folder.load(name, kernel)
     if content is None:
@@ -38,6 +39,7 @@ def keep(key: Any, kernel: str, entry: Entry) -> None:
     folder = layer()
     if folder is None:
         return
+    from nki_sim.kept.digest import Unkept, digest
     from nki_sim.kept.encoding import encode
 
     try:
