@@ -24,6 +24,7 @@ from nki_sim.errors import (
     Broken,
     Diagnosis,
     NkiError,
+    NkiIndexError,
     NkiTypeError,
     NkiValidationError,
     NkiWarning,
@@ -46,7 +47,7 @@ from nki_sim.program import ABSENT, SCALAR, Plan, Program, Slot
 from nki_sim.psum import Accumulation, State
 from nki_sim.scalars import RuntimeScalar, now
 from nki_sim.source import Site, call_chain, call_sites
-from nki_sim.tensor import NkiTensor, OutOfRangeError, resolve
+from nki_sim.tensor import NOT_EMPTY, NkiTensor, OutOfRangeError, resolve
 
 NEVER_WRITTEN = Rule(
     "ndarray.uninitialised",
@@ -514,6 +515,8 @@ class Machine:
             if value.buffer not in spec.spaces:
                 found = Broken(*_wrong_space(name, value, spec)) if spec.spaces else Broken(f"{name} is a tile", name)
                 self.broken(ins, type(ins).space_rule(name), found)
+            if not value.size:
+                raise self.error(ins, NOT_EMPTY, Broken(f"{name} is empty, of shape {value.shape}", name, error=NkiIndexError))
             return
         optional = value is None and (spec.none or getattr(type(ins), name, ...) is None)
         if optional or (spec.scalar and isinstance(value, (int, float, np.number)) and not isinstance(value, bool)):

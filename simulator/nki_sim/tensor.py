@@ -40,9 +40,16 @@ INDEX_KINDS = Rule(
 )
 IN_BOUNDS = Rule(
     "tensor.slice",
-    "0 ≤ start < end ≤ size and step ≥ 1: slices are not clipped at the end of a dimension",
+    "0 ≤ start ≤ end ≤ size and step ≥ 1: slices are not clipped at the end of a dimension",
     why="the pattern is an address computation; past the end lies another tensor",
     fix="clamp the end: start:min(start + size, x.shape[dim])",
+    page=_TENSOR,
+)
+NOT_EMPTY = Rule(
+    "tensor.slice_empty",
+    "an operand has at least one element: start < end in each of its slices",
+    why="an access pattern counts from one; a core without work may take an empty slice, but issues nothing with it",
+    fix="leave the instruction out where there is nothing to do: if end > start: …",
     page=_TENSOR,
 )
 SELECT = Rule("tensor.select_static", "0 ≤ index < size", fix="indices count from 0", page=_TENSOR)
@@ -559,8 +566,8 @@ class NkiTensor:
         if start < 0 or stop > size:
             worst = stop - 1 if stop > size else start
             self._out_of_bounds(dim, worst, size)
-        if start >= stop:
-            raise self._error(IN_BOUNDS, f"empty slice {start}:{stop} on dimension {dim}", NkiIndexError)
+        if start > stop:
+            raise self._error(IN_BOUNDS, f"slice {start}:{stop} on dimension {dim} ends before it starts", NkiIndexError)
         return start, -(-(stop - start) // step), step
 
     def _out_of_bounds(self, dim: int, index: int, size: int) -> NoReturn:

@@ -130,7 +130,28 @@ def _(bad):
 @book.breaks("tensor.slice", error=NkiIndexError)
 def _(bad):
     t = x(32, 64)
-    return t[:, 8 : 8 if bad else 9], v(32, 64)[:, 8:9]
+    return t[:, 8 : 7 if bad else 9], v(32, 64)[:, 8:9]
+
+
+@book.breaks("tensor.slice_empty", error=NkiIndexError)
+def _(bad):
+    t = x(32, 64)
+    nisa.memset(dst=t[:, 8 : 8 if bad else 9], value=1.0)
+    return t[:, 8:9], np.ones((32, 1), np.float32)
+
+
+@book.breaks("tensor.slice_empty", error=NkiIndexError)
+def _(bad):
+    t, to = hx(32, 64), sb(32, 1)
+    nisa.dma_copy(dst=to, src=t[:, nl.ds(8, 0 if bad else 1)])
+    return to, v(32, 64)[:, 8:9]
+
+
+@book.breaks("tensor.slice_empty", error=NkiIndexError)
+def _(bad):
+    t, row = x(32, 64), sb(1, 64)
+    nisa.dma_copy(dst=row, src=t.slice(0, 32 if bad else 31, 32))
+    return row, v(32, 64)[31:]
 
 
 @book.breaks("tensor.slice", error=NkiIndexError)

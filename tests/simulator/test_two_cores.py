@@ -131,6 +131,23 @@ def test_shared_tensors_are_one_by_name_or_by_order():
     assert [a.name for a in run.program.allocations if not a.region.on_chip] == ["x", "a", "b", ""]
 
 
+def test_a_core_without_work_may_take_an_empty_slice():
+    def rows_of_the_last(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        last = nl.program_id(0) == nl.num_programs(0) - 1
+        mine = nl.ds(0, x.shape[0] if last else 0)
+        to, src = out[mine], x[mine]
+        assert src.shape == (x.shape[0] if last else 0, x.shape[1])
+        for row in range(src.shape[0]):
+            nisa.dma_copy(dst=to[row : row + 1], src=src[row : row + 1])
+        return out
+
+    few = X[:3]
+    run = on_two(rows_of_the_last, few)
+    np.testing.assert_array_equal(run.result, few)
+    assert run.findings == []
+
+
 def test_inputs_are_written_once_and_by_both():
     def into(x):
         i, _ = me()
