@@ -41,7 +41,7 @@ from nki_sim.hw import LNC_VARIABLE, NeuronCore, core
 from nki_sim.kept import keep, recall
 from nki_sim.machine import Disturbed, Machine
 from nki_sim.memory import MemoryRegion
-from nki_sim.placement import MemoryMap, place
+from nki_sim.placement import MemoryMap, place, place_run
 from nki_sim.program import Slot
 from nki_sim.run import Run, RunOptions
 from nki_sim.source import TRACE_ROOTS, Site
@@ -469,7 +469,7 @@ class Kernel:
         """Where the tiles of each core lie."""
         maps = []
         for each in machines:
-            memory, findings = place(each.memory.own(), each.core)
+            memory, findings = place_run(each.memory.own(), each.core, each.program)
             for finding in findings:
                 each.found(finding)
             maps.append(memory)

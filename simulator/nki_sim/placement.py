@@ -1,6 +1,7 @@
 """Where tiles without an address lie, and whether they fit: liveness and placement after a run.
 
-A tile is alive from its allocation to its last use; one with an explicit address keeps its bytes for the whole kernel.
+A tile is alive from its allocation to its last use, or where tiles would not fit so, from its first use: ``nl.ndarray`` is no
+instruction, and kernels list tiles ahead. One with an explicit address keeps its bytes for the whole kernel.
 Tiles lie at partition 0 and take their bytes in every partition. PSUM tiles of a bank or more start at a bank; smaller
 ones share a bank but never straddle two. The documents promise spilling by the compiler; here overflow is an error.
 """
@@ -11,10 +12,12 @@ import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from nki_sim.errors import Broken, Diagnosis, NkiCapacityError, Rule, page, violation
 from nki_sim.hw import NeuronCore
 from nki_sim.memory import PSUM_CAPACITY, SBUF_CAPACITY, Allocation, MemoryRegion
+from nki_sim.program import Program
 from nki_sim.source import Site
 
 FRAGMENTED = Rule(
@@ -86,6 +89,22 @@ def place(allocations: Sequence[Allocation], core: NeuronCore, *, enforce: bool 
             broken = Broken(f"{region.value.upper()} tiles fit by size ({found.peak} of {limit} bytes) but not in place")
             findings.append(violation(FRAGMENTED, broken, target=core.target, sites=_sites(found.peak_tiles[-1:])))
     return MemoryMap(maps[MemoryRegion.sbuf], maps[MemoryRegion.psum], core.psum_bank_bytes, core.psum_banks), findings
+
+
+def place_run(allocations: Sequence[Allocation], core: NeuronCore, program: Program) -> tuple[MemoryMap, list[Diagnosis]]:
+    """Place the tiles of a run.
+
+    Raises:
+        NkiCapacityError: the tiles alive at one time are larger than the memory.
+    """
+    try:
+        return place(allocations, core)
+    except NkiCapacityError:
+        firsts = program.first_uses()
+        for tile in allocations:
+            if tile.last >= tile.born:
+                tile.born = max(tile.born, min(int(firsts[tile.id]), tile.last))
+        return place(sorted(allocations, key=attrgetter("born", "id")), core)
 
 
 def _sites(tiles: Iterable[Allocation]) -> tuple[Site, ...]:

@@ -267,6 +267,15 @@ class Program:
         first, operands = np.frombuffer(self._first, np.int64), np.frombuffer(self._operands, np.int64)
         return operands[first[steps] + 2 * place]
 
+    def first_uses(self) -> npt.NDArray[np.int64]:
+        """By allocation number the first step that has the tensor as an operand; where none has, the number of steps."""
+        first, tensors = np.frombuffer(self._first, np.int64), np.frombuffer(self._operands, np.int64)[::2]
+        steps = np.repeat(np.arange(len(self)), np.diff(first) // 2)
+        found = np.full(len(self.allocations), len(self))
+        used = tensors >= 0
+        np.minimum.at(found, tensors[used], steps[used])
+        return found
+
     def raw(self, index: int) -> list[tuple[int, int]]:
         """``(allocation, offset)`` of each operand of a step; ``SCALAR`` and ``ABSENT`` stand for no tensor."""
         flat = self.flat(index)

@@ -28,7 +28,7 @@ from nki_sim import dtypes, mx
 RESULTS = os.environ.get("NKILIB_RESULTS")
 """Append one JSON object per case to this file."""
 CASE_SECONDS = int(os.environ.get("NKILIB_CASE_SECONDS", "0"))
-"""After how long a case is given up; 0: never."""
+"""After how much of the process's time a case is given up, which other processes do not change; 0: never."""
 CASE: dict[str, Any] = {}
 """What is known of the case that runs."""
 
@@ -209,7 +209,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     orchestrator.Orchestrator._compiled_kernel = None
     orchestrator.Orchestrator.execute = _executing(orchestrator.Orchestrator.execute)
     if CASE_SECONDS:
-        signal.signal(signal.SIGALRM, _give_up)
+        signal.signal(signal.SIGPROF, _give_up)
     CASE.clear()
 
 
@@ -273,11 +273,11 @@ def pytest_runtest_call(item: pytest.Item) -> Any:
         return compare(self, actual, golden, *rest, **options)
 
     OutputValidator._compare_outputs = noting
-    signal.alarm(CASE_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, CASE_SECONDS)
     try:
         yield
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         OutputValidator._compare_outputs = compare
 
 

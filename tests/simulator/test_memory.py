@@ -91,6 +91,24 @@ def test_tiles_kept_alive_add_up():
         nki_sim.run(kernel, X, 3)
 
 
+def test_tiles_listed_ahead_of_their_first_use_take_no_room_until_then():
+    def kernel(x, rounds, fills_first):
+        tiles = [nl.ndarray((128, 20_000), dtype=nl.float32) for _ in range(rounds)]
+        for t in tiles if fills_first else ():
+            nisa.memset(dst=t, value=1.0)
+        for t in tiles:
+            nisa.memset(dst=t, value=2.0)
+            nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+        return st(tiles[-1][:, 0:8])
+
+    run = nki_sim.run(kernel, X, 3, False)
+    assert run.memory.sbuf.peak == 80_000
+    assert run.findings == []
+    assert nki_sim.run(kernel, X, 2, False).memory.sbuf.peak == 160_000  # they fit as they are
+    with pytest.raises(NkiCapacityError, match="3 tiles alive need 240000"):
+        nki_sim.run(kernel, X, 3, True)
+
+
 def test_psum_has_eight_banks():
     def kernel(x, banks):
         tiles = [filled(128, 512, buffer=nl.psum) for _ in range(banks)]
