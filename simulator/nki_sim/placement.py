@@ -1,7 +1,8 @@
 """Where tiles without an address lie, and whether they fit: liveness and placement after a run.
 
-A tile is alive from its allocation to its last use, or where tiles would not fit so, from its first use: ``nl.ndarray`` is no
-instruction, and kernels list tiles ahead. One with an explicit address keeps its bytes for the whole kernel.
+A tile is alive from its allocation to its last use; one with an explicit address keeps its bytes for the whole kernel. Where
+tiles would not fit so, all of them are alive from their first use to their last: ``nl.ndarray`` is no instruction, kernels
+list tiles ahead, and public ones mix tiles with addresses and without.
 Tiles lie at partition 0 and take their bytes in every partition. PSUM tiles of a bank or more start at a bank; smaller
 ones share a bank but never straddle two. The documents promise spilling by the compiler; here overflow is an error.
 """
@@ -42,6 +43,8 @@ class Occupancy:
     high_water: int = 0
     """End of the highest placed byte."""
     fragmented: bool = False
+    pinned: bool = True
+    """Whether tiles with an explicit address keep their bytes for the whole kernel."""
 
     @property
     def peak_line(self) -> int | None:
@@ -68,8 +71,13 @@ class MemoryMap:
         return len(used)
 
 
-def place(allocations: Sequence[Allocation], core: NeuronCore, *, enforce: bool = True) -> tuple[MemoryMap, list[Diagnosis]]:
+def place(
+    allocations: Sequence[Allocation], core: NeuronCore, *, enforce: bool = True, pinned: bool = True
+) -> tuple[MemoryMap, list[Diagnosis]]:
     """Place every tile; return the map and what is to be reported. Without ``enforce`` an overflow is drawn, not raised.
+
+    Args:
+        pinned: tiles with an explicit address keep their bytes for the whole kernel.
 
     Raises:
         NkiCapacityError: the tiles alive at one time are larger than the memory.
@@ -81,7 +89,7 @@ def place(allocations: Sequence[Allocation], core: NeuronCore, *, enforce: bool 
         (MemoryRegion.psum, core.psum_usable_bytes, PSUM_CAPACITY),
     ):
         used = [a for a in allocations if a.region is region and (a.last >= a.born or a.address is not None)]
-        found = maps[region] = Occupancy(region, limit, used)
+        found = maps[region] = Occupancy(region, limit, used, pinned=pinned)
         _measure(found, core, rule, enforce)
         grain = core.psum_bank_bytes if region is MemoryRegion.psum else 0
         found.fragmented = not _place(found, grain)
@@ -104,7 +112,7 @@ def place_run(allocations: Sequence[Allocation], core: NeuronCore, program: Prog
         for tile in allocations:
             if tile.last >= tile.born:
                 tile.born = max(tile.born, min(int(firsts[tile.id]), tile.last))
-        return place(sorted(allocations, key=attrgetter("born", "id")), core)
+        return place(sorted(allocations, key=attrgetter("born", "id")), core, pinned=False)
 
 
 def _sites(tiles: Iterable[Allocation]) -> tuple[Site, ...]:
@@ -113,20 +121,27 @@ def _sites(tiles: Iterable[Allocation]) -> tuple[Site, ...]:
 
 def _measure(found: Occupancy, core: NeuronCore, rule: Rule, enforce: bool) -> None:
     """Sweep over births: bytes alive, the peak, and the first birth that does not fit."""
-    fixed = [a for a in found.tiles if a.address is not None]
+    fixed = [a for a in found.tiles if a.address is not None and found.pinned]
     floor = _covered(fixed)
     found.peak, found.peak_tiles = floor, list(fixed)
     alive: dict[int, Allocation] = {}
+    placed: dict[int, Allocation] = {}
     ends: list[tuple[int, int]] = []
-    total = floor
+    free = 0
     for tile in found.tiles:
-        if tile.address is not None:
+        if tile.address is not None and found.pinned:
             continue
         while ends and ends[0][0] < tile.born:
-            total -= alive.pop(heapq.heappop(ends)[1]).row_bytes
-        total += tile.row_bytes
+            gone = heapq.heappop(ends)[1]
+            placed.pop(gone, None)
+            free -= alive.pop(gone).row_bytes if alive[gone].address is None else 0
         alive[tile.id] = tile
         heapq.heappush(ends, (tile.last, tile.id))
+        if tile.address is None:
+            free += tile.row_bytes
+        else:
+            placed[tile.id] = tile
+        total = free + (floor if found.pinned else _covered(placed.values()))
         if total > found.limit and enforce:
             raise NkiCapacityError(_overflow(found, core, rule, [*fixed, *alive.values()], total))
         if total > found.peak:
@@ -167,7 +182,9 @@ def _held(label: str, words: str, line: int | None, tiles: list[Allocation]) -> 
 def _place(found: Occupancy, bank: int) -> bool:
     """First fit in order of birth; where that fails, largest first. True when every tile found a place."""
     tiles = [t for t in found.tiles if t.address is None]
-    if not (_first_fit(found, tiles, bank) or (len(tiles) <= 3000 and _largest_first(found, tiles, bank))):
+    by_size = sorted(tiles, key=lambda t: (-t.row_bytes, t.id))
+    first = _first_fit(found, tiles, bank) if found.pinned else _in_turn(found, tiles, bank)
+    if not (first or (len(tiles) <= 3000 and _in_turn(found, by_size, bank))):
         for tile in tiles:
             tile.placed = tile.placed if tile.placed is not None else 0
         found.high_water = found.peak
@@ -222,11 +239,12 @@ def _free(holes: list[tuple[int, int]], first: int, last: int) -> None:
     insort(holes, (first, last))
 
 
-def _largest_first(found: Occupancy, tiles: list[Allocation], bank: int) -> bool:
-    fixed = [t for t in found.tiles if t.address is not None]
-    done: list[Allocation] = []
-    for tile in sorted(tiles, key=lambda t: (-t.row_bytes, t.id)):
-        rivals = [*fixed, *(d for d in done if d.born <= tile.last and tile.born <= d.last)]
+def _in_turn(found: Occupancy, tiles: Iterable[Allocation], bank: int) -> bool:
+    """Each where it fits among those before it that are alive at some time when it is."""
+    done = [t for t in found.tiles if t.address is not None]
+    always = {t.id for t in done} if found.pinned else set()
+    for tile in tiles:
+        rivals = [d for d in done if d.id in always or (d.born <= tile.last and tile.born <= d.last)]
         taken = sorted((d.placed or 0, (d.placed or 0) + d.row_bytes) for d in rivals)
         end, where = 0, None
         for first, last in [*taken, (found.limit, found.limit)]:

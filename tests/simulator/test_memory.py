@@ -297,13 +297,32 @@ def test_placed_tiles_leave_the_rest_to_the_others():
 
 
 def test_a_hand_placed_tile_counts_for_the_whole_kernel():
-    def kernel(x):
-        filled(128, 30_000, address=(0, 0))
-        t = filled(128, 30_000)
+    def kernel(x, size):
+        filled(128, size, address=(0, 0))
+        t = filled(128, size)
         return st(t[:, 0:8])
 
-    with pytest.raises(NkiCapacityError, match="240000 bytes"):
-        nki_sim.run(kernel, X)
+    assert nki_sim.run(kernel, X, 20_000).memory.sbuf.peak == 160_000
+
+
+@pytest.mark.parametrize("first", [0, 92_984])
+def test_hand_placed_tiles_leave_room_to_others_before_and_after_where_it_is_scarce(first):
+    def kernel(x, used_after):
+        t = filled(128, 20_000)
+        nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+        filled(128, 30_000, address=(0, first))
+        overlapping = filled(128, 30_000, address=(0, first))
+        nisa.tensor_copy(dst=overlapping[:, 0:8], src=overlapping[:, 8:16])
+        again = filled(128, 25_000)
+        return st((overlapping if used_after else again)[:, 0:8])
+
+    run = nki_sim.run(kernel, X, False)
+    assert run.memory.sbuf.peak == 120_000
+    places = {(t.row_bytes, t.placed) for t in run.memory.sbuf.tiles}
+    assert places == {(80_000, 0), (120_000, first), (100_000, 0)}
+    assert [f.rule.id for f in run.findings] == []
+    with pytest.raises(NkiCapacityError, match="220000 bytes"):
+        nki_sim.run(kernel, X, True)
 
 
 def test_memory_placed_by_hand_and_never_written_is_reported():
