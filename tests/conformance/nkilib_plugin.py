@@ -24,6 +24,7 @@ import nki_sim
 import numpy as np
 import pytest
 from nki_sim import dtypes, mx
+from nki_sim.run import RunOptions
 
 RESULTS = os.environ.get("NKILIB_RESULTS")
 """Append one JSON object per case to this file."""
@@ -112,7 +113,7 @@ class _CpuSimulate:
             returned: list[str] = []
             kernel = nki_sim.jit(_viewing(self.kernel, inputs, returned))[cores]
             CASE.update(kernel=kernel.name, target=target, cores=kernel.lnc)
-            run = nki_sim.run(kernel, **_plain(inputs))
+            run = kernel.run((), _plain(inputs), RunOptions(keep_inputs=False))
             CASE.update(instructions=len(run.program), findings=sorted({f.rule.id for f in run.findings if f.rule}))
             return _library_results(run.result, returned)
 
@@ -238,7 +239,7 @@ def _execute_ranks(case: Any, ranks: int) -> None:
     given = [{k.removesuffix(".must_alias_input"): v for k, v in one.items()} for one in per_rank]
     kernel = nki_sim.jit(case.kernel_func)[case.compiler_input.logical_nc_config]
     CASE.update(kernel=kernel.name, target=target, cores=kernel.lnc)
-    run = nki_sim.run_ranks(kernel, [_plain(one) for one in given], ranks=ranks, target=target)
+    run = nki_sim.run_ranks(kernel, [_plain(one) for one in given], ranks=ranks, target=target, keep_inputs=False)
     CASE.update(instructions=len(run.program), findings=sorted({f.rule.id for f in run.findings if f.rule}))
     wanted = case.validation_args
     several = hasattr(wanted.golden_output, "for_rank")

@@ -309,17 +309,44 @@ def test_races_are_exact(first, second, races):
     assert ("memory.race" in found(write, X)) == races
 
 
-@pytest.mark.parametrize(("rows", "races"), [(([0, 2], [1, 3]), False), (([0, 2], [2, 5]), True)])
-def test_races_of_scatters_are_exact(rows, races):
+@pytest.mark.parametrize(("rows", "columns", "races"), [
+    (([0, 2], [1, 3]), (0, 0), False),
+    (([0, 2], [2, 5]), (0, 0), True),
+    (([0, 2], [2, 5]), (0, 24), False),
+    (([0, 2], [2, 5]), (0, 23), True),
+    (([0, 2], [5, 1]), (0, 40), True),  # columns past the end of row 1 are those of row 2
+    (([0, 8], [8, 5]), (0, 0), False),  # rows that do not exist are not transferred
+    (([8, 9], [8, 9]), (0, 0), False),
+])  # fmt: skip
+def test_races_of_scatters_are_exact(rows, columns, races):
     def scatter(x, index):
+        core = nl.program_id(0)
         shared = nl.ndarray((8, 48), dtype=nl.float32, buffer=nl.shared_hbm)
-        at = nl.load(index[2 * nl.program_id(0) : 2 * nl.program_id(0) + 2])
-        view = shared.ap(pattern=[[48, 2], [1, 48]], offset=0, vector_offset=at, indirect_dim=0)
-        nisa.dma_copy(dst=view, src=nl.full((2, 48), float(nl.program_id(0)), dtype=nl.float32))
+        at = nl.load(index[2 * core : 2 * core + 2])
+        view = shared.ap(pattern=[[48, 2], [1, 24]], offset=columns[core], vector_offset=at, indirect_dim=0)
+        tile = nl.full((2, 24), float(core), dtype=nl.float32)
+        nisa.dma_copy(dst=view, src=tile, oob_mode=nisa.oob_mode.skip)
         return x
 
     index = np.array([*rows[0], *rows[1]], np.int32).reshape(4, 1)
     assert ("memory.race" in found(scatter, X, index)) == races
+
+
+@pytest.mark.parametrize(
+    ("rows", "races"), [(slice(2, 4), True), (slice(3, 5), False), (slice(1, 3), True), (slice(5, 8), True)]
+)
+def test_a_scatter_races_with_what_is_written_without_an_index(rows, races):
+    def both(x, index):
+        shared = nl.ndarray((8, 48), dtype=nl.float32, buffer=nl.shared_hbm)
+        if nl.program_id(0) == 0:
+            view = shared.ap(pattern=[[48, 2], [1, 48]], offset=0, vector_offset=nl.load(index), indirect_dim=0)
+            nisa.dma_copy(dst=view, src=nl.full((2, 48), 1.0, dtype=nl.float32))
+        else:
+            first, end = rows
+            nisa.dma_copy(dst=shared[first:end], src=nl.full((end - first, 48), 2.0, dtype=nl.float32))
+        return x
+
+    assert ("memory.race" in found(both, X, np.array([[2], [5]], np.int32))) == races
 
 
 def test_a_write_after_a_read_of_another_core_is_a_race():

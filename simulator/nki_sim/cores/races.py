@@ -18,7 +18,7 @@ from nki_sim.errors import Rule, page
 from nki_sim.memory import Pattern, Storage
 from nki_sim.program import Slot
 from nki_sim.regions import Box, Boxes, box_of, volume
-from nki_sim.tensor import NkiTensor, OutOfRangeError, resolve
+from nki_sim.tensor import NkiTensor, OutOfRangeError, resolve, span
 
 RACE = Rule(
     "memory.race",
@@ -66,8 +66,16 @@ class _Touch:
     step: int
     box: Box
     pattern: Pattern
-    rows: Array | None
-    """Elements of rows that an index picked, where one did."""
+    """Where an index picked rows, what of the first one."""
+    rows: frozenset[int] | None = None
+    """The rows that an index picked, where one did."""
+    row: int = 0
+    """Elements of a row."""
+
+    @property
+    def key(self) -> Any:
+        """What it touches."""
+        return self.pattern, self.rows, self.row
 
 
 @dataclass
@@ -80,11 +88,10 @@ class _Log:
     seen: set[Any] = field(default_factory=set)
 
     def add(self, touch: _Touch, writes: bool) -> None:
-        key = (touch.pattern, writes)
-        if touch.rows is None:
-            if key in self.seen:
-                return
-            self.seen.add(key)
+        key = (touch.key, writes)
+        if key in self.seen:
+            return
+        self.seen.add(key)
         (self.writes if writes else self.reads).add(touch.box, touch.step)
         self.touches.setdefault(touch.step, []).append(touch)
 
@@ -167,13 +174,16 @@ def _touch(step: int, tile: NkiTensor, slot: Slot) -> _Touch | None:
             pattern = (tile.offset + resolve(dynamic, tile), *pattern[1:])
         except OutOfRangeError:
             return None
-    rows = None
-    if slot.gathers and dynamic is not None:
-        offset, shape, strides, itemsize = pattern
-        index = np.asarray(dynamic.index.array).reshape(-1)[: shape[0]].astype(np.int64)
-        inner = elements((offset, (1, *shape[1:]), strides, itemsize))
-        rows = (index[:, None] * dynamic.stride + inner[None, :]).reshape(-1)
-    return _Touch(step, box_of(tile.storage.allocation, slot, pattern[0]), pattern, rows)
+    box = box_of(tile.storage.allocation, slot, pattern[0])
+    if not slot.gathers or dynamic is None:
+        return _Touch(step, box, pattern)
+    offset, shape, strides, itemsize = pattern
+    skipped, offset = divmod(offset, dynamic.stride)
+    index = np.asarray(dynamic.index.array).reshape(-1)[: shape[0]]
+    rows = frozenset(int(i) + skipped for i in index if 0 <= i < dynamic.size)  # what is outside is not transferred
+    if not rows:
+        return None
+    return _Touch(step, box, (offset, (1, *shape[1:]), strides, itemsize), rows, dynamic.stride)
 
 
 def elements(pattern: Pattern) -> Array:
@@ -198,9 +208,36 @@ def _share(a: _Touch, b: _Touch) -> bool:
     """Whether two accesses whose boxes meet have an element in common."""
     if _fills(a) and _fills(b):
         return True
-    first, second = (t.rows if t.rows is not None else elements(t.pattern) for t in (a, b))
+    if a.rows is not None and b.rows is not None and _keeps_to_rows(a, b) and _keeps_to_rows(b, a):
+        return not a.rows.isdisjoint(b.rows) and _meet(elements(a.pattern), elements(b.pattern))
+    first, second = _all_elements(a), _all_elements(b)
     wide_a, wide_b = a.pattern[3], b.pattern[3]
     if wide_a != wide_b:  # one of them sees the bytes as another dtype
         first = (first[:, None] * wide_a + np.arange(wide_a)).reshape(-1)
         second = (second[:, None] * wide_b + np.arange(wide_b)).reshape(-1)
-    return bool(np.isin(first, second).any())
+    return _meet(first, second)
+
+
+def _keeps_to_rows(touch: _Touch, other: _Touch) -> bool:
+    """Whether what it touches of a row does not reach into the next one, and rows are those of the other."""
+    offset, shape, strides, itemsize = touch.pattern
+    return (touch.row, itemsize) == (other.row, other.pattern[3]) and offset + span(shape, strides) < touch.row
+
+
+def _all_elements(touch: _Touch) -> Array:
+    one = elements(touch.pattern)
+    if touch.rows is None:
+        return one
+    starts = np.array(sorted(touch.rows), np.int64) * touch.row
+    found: Array = (starts[:, None] + one).reshape(-1)
+    return found
+
+
+def _meet(first: Array, second: Array) -> bool:
+    """Whether two lists of element numbers have one in common."""
+    low, high = max(first.min(), second.min()), min(first.max(), second.max())
+    if low > high:
+        return False
+    there = np.zeros(high - low + 1, np.bool_)
+    there[first[(first >= low) & (first <= high)] - low] = True
+    return bool(there[second[(second >= low) & (second <= high)] - low].any())
