@@ -210,7 +210,9 @@ def _share(a: _Touch, b: _Touch) -> bool:
         return True
     if a.rows is not None and b.rows is not None and _keeps_to_rows(a, b) and _keeps_to_rows(b, a):
         return not a.rows.isdisjoint(b.rows) and _meet(elements(a.pattern), elements(b.pattern))
-    first, second = _all_elements(a), _all_elements(b)
+    first, second = _all_elements(a, b), _all_elements(b, a)
+    if not len(first) or not len(second):
+        return False
     wide_a, wide_b = a.pattern[3], b.pattern[3]
     if wide_a != wide_b:  # one of them sees the bytes as another dtype
         first = (first[:, None] * wide_a + np.arange(wide_a)).reshape(-1)
@@ -224,11 +226,15 @@ def _keeps_to_rows(touch: _Touch, other: _Touch) -> bool:
     return (touch.row, itemsize) == (other.row, other.pattern[3]) and offset + span(shape, strides) < touch.row
 
 
-def _all_elements(touch: _Touch) -> Array:
+def _all_elements(touch: _Touch, other: _Touch) -> Array:
+    """The elements, of rows those that may meet the other's."""
     one = elements(touch.pattern)
     if touch.rows is None:
         return one
     starts = np.array(sorted(touch.rows), np.int64) * touch.row
+    if other.rows is None and other.pattern[3] == touch.pattern[3]:
+        low, (_, shape, strides, _) = other.pattern[0], other.pattern
+        starts = starts[(starts + one[-1] >= low) & (starts + one[0] <= low + span(shape, strides))]
     found: Array = (starts[:, None] + one).reshape(-1)
     return found
 
