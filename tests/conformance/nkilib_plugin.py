@@ -9,13 +9,18 @@ what the public repository imports but does not hold. Nothing of the library is 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
 import inspect
 import json
+import math
 import os
+import re
 import signal
 import sys
+import time
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +35,11 @@ RESULTS = os.environ.get("NKILIB_RESULTS")
 """Append one JSON object per case to this file."""
 CASE_SECONDS = int(os.environ.get("NKILIB_CASE_SECONDS", "0"))
 """After how much of the process's time a case is given up, which other processes do not change; 0: never."""
+SMALLEST = bool(os.environ.get("NKILIB_SMALLEST"))
+"""Run one case of each test function, the smallest that the suite does not skip."""
+LARGER = "a smaller case has run"
+RAN: set[str] = set()
+"""Test functions of which a case has run."""
 CASE: dict[str, Any] = {}
 """What is known of the case that runs."""
 
@@ -100,6 +110,16 @@ def _stand_ins() -> None:
     _module("test.utils.scripts.remote_lock_scripts", LockResult=lock, LockStatus=lock)
 
 
+@contextlib.contextmanager
+def _simulating() -> Iterator[None]:
+    """Note how much of a case's time the simulator takes; the rest is the suite's inputs, references and comparisons."""
+    began = time.perf_counter()
+    try:
+        yield
+    finally:
+        CASE["simulated"] = round(CASE.get("simulated", 0.0) + time.perf_counter() - began, 2)
+
+
 class _CpuSimulate:
     """``nki.cpu_simulate(kernel)[cores](**inputs)``, as the suite calls it."""
 
@@ -113,7 +133,8 @@ class _CpuSimulate:
             returned: list[str] = []
             kernel = nki_sim.jit(_viewing(self.kernel, inputs, returned))[cores]
             CASE.update(kernel=kernel.name, target=target, cores=kernel.lnc)
-            run = kernel.run((), _plain(inputs), RunOptions(keep_inputs=False))
+            with _simulating():
+                run = kernel.run((), _plain(inputs), RunOptions(keep_inputs=False))
             CASE.update(instructions=len(run.program), findings=sorted({f.rule.id for f in run.findings if f.rule}))
             return _library_results(run.result, returned)
 
@@ -202,9 +223,27 @@ _stand_ins()
 _namespace()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Small cases first, where only the smallest is wanted."""
+    if SMALLEST:
+        items.sort(key=lambda item: (_function(item), _size(item)))
+
+
+def _function(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
+def _size(item: pytest.Item) -> int:
+    """How large a case is: the product of the numbers in its name, which are mostly sizes."""
+    return math.prod(max(1, int(n)) for n in re.findall(r"(?<![.\d])\d+(?![.\d])", item.nodeid.partition("[")[2]))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """The suite reads an attribute that its CPU mode never sets."""
+    if SMALLEST and _function(item) in RAN:
+        pytest.skip(LARGER)
     import test.utils.test_orchestrator as orchestrator
 
     orchestrator.Orchestrator._compiled_kernel = None
@@ -239,7 +278,8 @@ def _execute_ranks(case: Any, ranks: int) -> None:
     given = [{k.removesuffix(".must_alias_input"): v for k, v in one.items()} for one in per_rank]
     kernel = nki_sim.jit(case.kernel_func)[case.compiler_input.logical_nc_config]
     CASE.update(kernel=kernel.name, target=target, cores=kernel.lnc)
-    run = nki_sim.run_ranks(kernel, [_plain(one) for one in given], ranks=ranks, target=target, keep_inputs=False)
+    with _simulating():
+        run = nki_sim.run_ranks(kernel, [_plain(one) for one in given], ranks=ranks, target=target, keep_inputs=False)
     CASE.update(instructions=len(run.program), findings=sorted({f.rule.id for f in run.findings if f.rule}))
     wanted = case.validation_args
     several = hasattr(wanted.golden_output, "for_rank")
@@ -299,6 +339,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Any:
     if not RESULTS or not (call.when == "call" or report.outcome != "passed"):
         return
     what = str(call.excinfo.value) if call.excinfo is not None else ""
+    if SMALLEST and report.outcome != "skipped":
+        RAN.add(_function(item))
+    if what == LARGER:
+        return
     record = {"case": item.nodeid, **CASE, "result": report.outcome, "seconds": round(call.duration, 2), "what": what[:2500]}
     with Path(RESULTS).open("a") as file:
         file.write(json.dumps(record) + "\n")

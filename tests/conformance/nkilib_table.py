@@ -1,8 +1,10 @@
-"""The public NKI Library's own test suite as a table: kernel, case, generation, cores, result, largest error, seconds.
+"""The public NKI Library's own test suite as a table: kernel, case, generation, cores, result, largest error, seconds in all
+and in the simulator.
 
     NKILIB_ROOT=<checkout of tag 2.29> python tests/conformance/nkilib_table.py --target trn2 --out trn2.csv
 
 runs the ``fast`` set, one process of pytest for each test file, ``--processes`` at a time, and prints each family's counts.
+With ``--marks "" --entry-points``: every kernel that has a test, once, at the smallest shapes of its tests.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from typing import Any
 
 HERE = Path(__file__).parent
 TESTS = "test/integration/nkilib"
-COLUMNS = ("kernel", "case", "target", "cores", "result", "error", "seconds", "instructions", "findings", "what")
+COLUMNS = ("kernel", "case", "target", "cores", "result", "error", "seconds", "simulated", "instructions", "findings", "what")
+RESULTS = ("passed", "failed", "fault", "given up")
+"""What can come of a case that the suite does not skip; ``fault``: one of the suite itself."""
 FAULTS = {
     r"test_qkv_cte_mx_bf16_static_dequant": "qkv() has no parameter is_input_swizzled",
     r"test_qkv_cte_mxfp8_static_dequant.*in_scale_shape[0-9]": "stream_shuffle_broadcast is imported as a module and called",
@@ -45,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="test files whose path contains this")
     parser.add_argument("--marks", default="fast", help="pytest's -m")
     parser.add_argument("--names", default="", help="pytest's -k")
+    parser.add_argument("--entry-points", action="store_true", help="of each test function only its smallest case")
     parser.add_argument("--seconds", type=int, default=120, help="after which a case is given up")
     parser.add_argument("--minutes", type=float, default=30, help="after which the rest of a test file is left out")
     parser.add_argument("--processes", type=int, default=2)
@@ -78,12 +83,14 @@ def run(root: Path, file: str, options: argparse.Namespace) -> Iterator[Row]:
             [str(root / "src"), str(root / "src" / "nkilib_src"), str(HERE), os.environ.get("PYTHONPATH", "")]
         )
         extra = {"PYTHONPATH": path, "NKILIB_LOG_LEVEL": "OFF", "NKILIB_SIMULATION_RUN_ALL": "1", "OMP_NUM_THREADS": "1",
-                 "NKILIB_RESULTS": str(results), "NKILIB_CASE_SECONDS": str(options.seconds)}  # fmt: skip
+                 "NKILIB_RESULTS": str(results), "NKILIB_SMALLEST": "1" if options.entry_points else "",
+                 "NKILIB_CASE_SECONDS": str(options.seconds)}  # fmt: skip
         try:
             done = subprocess.run(command, cwd=root, env={**os.environ, **extra}, capture_output=True, text=True, check=False,
                                   timeout=60 * options.minutes)  # fmt: skip
             if done.returncode not in (0, 1, 5):  # 5: no case of the file has the mark
-                yield {"case": file, "result": "failed", "what": (done.stdout + done.stderr)[-1500:]}
+                said = (done.stdout + done.stderr)[-1500:]
+                yield {"case": file, "result": "failed", "what": f"pytest ended with {done.returncode}: {said}"}
         except subprocess.TimeoutExpired:
             yield {"case": file, "result": "not all", "what": f"stopped after {options.minutes} minutes"}
         for line in results.read_text().splitlines() if results.exists() else ():
@@ -117,15 +124,15 @@ def family(case: str) -> str:
 
 def counts(rows: Sequence[Row]) -> str:
     """How many passed, failed and were not run, a line for each family."""
-    lines = ["| family | passed | failed | fault of the suite | given up | skipped by the suite | largest error | seconds |",
-             "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    titles = "family", *RESULTS, "skipped by the suite", "largest error", "seconds", "… in the simulator"
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for name in (*sorted({family(row["case"]) for row in rows}), "all"):
         mine = [row for row in rows if name in ("all", family(row["case"]))]
         n = Counter(row["result"] for row in mine)
         error = max((row.get("error", 0.0) for row in mine if row["result"] == "passed"), default=0.0)
-        seconds = sum(row.get("seconds", 0.0) for row in mine)
-        numbers = " | ".join(str(n[result]) for result in ("passed", "failed", "fault", "given up", "skipped"))
-        lines.append(f"| {name} | {numbers} | {error:.1e} | {seconds:.0f} |")
+        seconds, simulated = (sum(row.get(key, 0.0) for row in mine) for key in ("seconds", "simulated"))
+        numbers = " | ".join(str(n[result]) for result in (*RESULTS, "skipped"))
+        lines.append(f"| {name} | {numbers} | {error:.1e} | {seconds:.0f} | {simulated:.0f} |")
     return "\n".join(lines)
 
 
