@@ -40,7 +40,7 @@ from nki_sim.isa.enums import dependency, oob_mode
 from nki_sim.isa.indirection import OUT_OF_RANGE as OUT_OF_FREE_DIMENSION
 from nki_sim.isa.indirection import base_of, chosen, group_of, index_of, is_indirect, reaching
 from nki_sim.isa.tensor_copy import tensor_copy
-from nki_sim.memory import FULL, NONE, Memory, MemoryRegion, Storage
+from nki_sim.memory import FULL, NONE, Allocation, Memory, MemoryRegion
 from nki_sim.ops import Operator, UnknownOperatorError
 from nki_sim.pending import Pending, Waiting, can_wait, largest
 from nki_sim.program import ABSENT, SCALAR, Plan, Program, Slot
@@ -552,9 +552,10 @@ class Machine:
             missing = storage.missing(tile.pattern)
         if not missing:
             return
-        aliased = [n for n in storage.neighbours if n.state != NONE]
-        if aliased:
-            self._overlap(ins, operand, tile, aliased[0])
+        under = storage.claim.gone if storage.claim is not None else None
+        writer = next((n.writer for n in storage.neighbours if n.writer is not None), under)
+        if writer is not None:
+            self._overlap(ins, operand, tile, writer)
             return
         storage.poison()
         label = storage.allocation.label
@@ -568,8 +569,8 @@ class Machine:
         for other in clobbers.read(base_of(tile)):
             self._overlap(ins, operand, tile, other)
 
-    def _overlap(self, ins: Instruction, operand: str, tile: NkiTensor, other: Storage) -> None:
-        mine, its = tile.storage.allocation, other.allocation
+    def _overlap(self, ins: Instruction, operand: str, tile: NkiTensor, its: Allocation) -> None:
+        mine = tile.storage.allocation
         what = f"{operand} reads {mine.label} at {mine.address}, whose bytes were last written as {its.label}"
         notes = tuple(f"{a.label}: {a.words()} at {a.address}, line {a.line}" for a in (mine, its))
         self.finding(ins, CLOBBERED, Broken(what, operand), notes)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_sim.claims import Claim, Claims, Place
 from nki_sim.dtypes import TABLE, Array, DType, filled, poison, to_float32
 from nki_sim.errors import NkiValidationError, Rule, fail, page
 from nki_sim.hw import NeuronCore
@@ -226,16 +227,19 @@ class Storage:
     Attributes:
         bytes: flat uint8 array; element (p, i) of an on-chip tensor starts at ``base + p * pitch + i * itemsize``.
         state: FULL, NONE or PARTIAL of the elements were written.
+        claim, neighbours: of an explicit placement its place, and those that share bytes with it (:mod:`nki_sim.claims`).
         clobbers: explicit placements written over this one since it was last written, and where (:mod:`nki_sim.clobbers`).
         views: tensors that hold a NumPy view of ``bytes``, when the bytes may be exchanged (kernel inputs).
         pool: where ``bytes`` go when the last tensor on them dies.
     """
 
     __slots__ = (
+        "__weakref__",
         "_bytes",
         "accumulation",
         "allocation",
         "base",
+        "claim",
         "clobbers",
         "host",
         "itemsize",
@@ -272,13 +276,16 @@ class Storage:
         self.unwritten_count = 0
         self.poisoned = False
         self.accumulation: Any = None
-        self.neighbours: list[Storage] = []
-        self.clobbers: list[tuple[Storage, Any]] = []
+        self.claim: Claim | None = None
+        self.neighbours: list[Claim] = []
+        self.clobbers: list[tuple[Allocation, Place]] = []
         self.host: HostArray | None = None
         self.views: list[Any] | None = None
         self.pool: list[Array] | None = None
 
     def __del__(self) -> None:
+        if self.claim is not None and self.is_written:
+            self.claim.gone = self.allocation
         # Fresh pages cost more than most instructions: bytes that nobody else can see go back to the run's pool.
         if self.pool is not None and self._bytes is not None and getrefcount(self._bytes) == 2:
             self.pool.append(self._bytes)
@@ -295,6 +302,11 @@ class Storage:
         self._bytes = data
 
     # -- written-ness ------------------------------------------------------------------------------------------------
+
+    @property
+    def is_written(self) -> bool:
+        """Whether at least some elements were written."""
+        return self.state != NONE
 
     @property
     def count(self) -> int:
@@ -394,7 +406,7 @@ class Memory:
         self._pools: dict[int, list[Array]] = {}
         """Bytes of dead tensors by size, to be used again."""
         self._arenas: dict[MemoryRegion, Array] = {}
-        self._explicit: dict[MemoryRegion, list[Storage]] = {MemoryRegion.sbuf: [], MemoryRegion.psum: []}
+        self._claims = {MemoryRegion.sbuf: Claims(), MemoryRegion.psum: Claims()}
 
     def take_name(self, name: str) -> bool:
         """Note a name that the user gave; False when another tensor has it."""
@@ -550,17 +562,14 @@ class Memory:
             arena = self._arenas[region] = np.full(pitch * self.core.partitions, 0xFF, np.uint8)
         allocation.placed = where[1]
         storage = Storage(allocation, arena, pitch, base=where[0] * pitch + where[1])
-        storage.neighbours = [other for other in self._explicit[region] if overlaps(other.allocation, allocation)]
-        for other in storage.neighbours:
-            other.neighbours.append(storage)
-        if not storage.neighbours:
+        place = Place(where[0], where[0] + allocation.partitions, where[1], where[1] + allocation.row_bytes)
+        if not self._claims[region].add(place, storage):
             rows = arena.reshape(self.core.partitions, pitch)
             block = rows[where[0] : where[0] + allocation.partitions, where[1] : where[1] + allocation.row_bytes]
             dtype = allocation.dtype
             pattern = filled(allocation.row_bytes // dtype.itemsize, poison(dtype), dtype.storage)
             block[...] = pattern.view(np.uint8)
         storage.poisoned = True
-        self._explicit[region].append(storage)
         return storage
 
 

@@ -169,6 +169,34 @@ def test_an_address_names_real_bytes():
     assert "src=b" in caught[0].message.diagnosis.site.text and "src=c" in caught[1].message.diagnosis.site.text
 
 
+def test_bytes_are_seen_by_who_claims_them_after_the_tensor_that_wrote_them_is_gone():
+    def kernel(x, rounds):
+        for i in range(rounds):
+            filled(128, 8, value=float(i), address=(0, 64))
+        again = nl.ndarray((128, 8), dtype=nl.float32, address=(0, 64), name="again")
+        return st(again)
+
+    with pytest.warns(NkiWarning, match="src reads again at .*, whose bytes were last written as t") as caught:
+        got = nki_sim.run(kernel, X, 3).result
+    np.testing.assert_array_equal(got, np.full((128, 8), 2.0, np.float32))
+    assert [w.message.diagnosis.rule.id for w in caught] == ["memory.overlap"]
+
+
+def test_places_that_a_loop_claims_again_and_again_are_kept_once():
+    def kernel(x, rounds):
+        kept = filled(128, 8, address=(0, 64))
+        near = filled(128, 8, address=(0, 80))
+        for _ in range(rounds):
+            filled(128, 8, address=(0, 64))
+            filled(64, 8, address=(0, 72))
+        for storage in (kept.storage, near.storage):
+            assert len(storage.neighbours) <= 4
+            assert len(storage.clobbers) <= 4
+        return st(filled(128, 8, address=(0, 4096)))
+
+    nki_sim.run(kernel, X, 50)
+
+
 def test_a_tile_overwritten_through_another_is_reported_where_it_is_read():
     def kernel(x):
         a = nl.ndarray((128, 8), dtype=nl.float32, address=(0, 0))
