@@ -34,6 +34,8 @@ FAULTS = {
     r"test_rmsnorm_mx_quantize_tkg[\s\S]*out_scale": "a reference with the scale that release 0.5 replaced",
     r"mxfp_unit\[2-4-1-1024-None-1536-2-5-128-NormType\.RMS_NORM[\s\S]*failed for": "as above: passes with that scale",
     r"test_folded_load_store_dst_batch\[lnc-2_b-(16|32)_": "both cores zero all of the output, then write halves: a race",
+    r"test_moe_blockwise_mm_bwd[\s\S]*expert_affinities_masked_grad": "both cores zero a gradient, then write it: a race",
+    r"Unsupported out_x4_dtype": "compares the name of an MX dtype, which NumPy's stand-in for it has not",
     r"mlp_tkg_gate_up_projection\.py, line 243[\s\S]*ap\.partition_first": "a pattern steps by a slice's columns",
 }
 """Cases that fail by themselves at tag 2.29, by their name or what they raise, and why: a name that is not there, a race, a
