@@ -131,6 +131,22 @@ def test_shared_tensors_are_one_by_name_or_by_order():
     assert [a.name for a in run.program.allocations if not a.region.on_chip] == ["x", "a", "b", ""]
 
 
+def test_a_word_for_a_member_of_an_enum_means_the_same_on_both_cores_and_again():
+    def product(x):
+        out = nl.ndarray((2, 64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+        for columns in (32, 16):  # one line, which is reported once
+            pair = nl.full((64, 2, 64), 2.0, dtype=nl.float8_e4m3)
+            psum = ps(64, columns)
+            nisa.nc_matmul(dst=psum, stationary=pair, moving=pair[:, :, 0:columns], perf_mode="double_row")
+            tile = sb(64, columns)
+            nisa.tensor_copy(dst=tile, src=psum)
+            nisa.dma_copy(dst=out[nl.program_id(0), :, 0:columns], src=tile)
+        return out
+
+    for _ in range(2):
+        np.testing.assert_array_equal(on_two(product, X).result, np.full((2, 64, 32), 512.0, np.float32))
+
+
 def test_a_core_without_work_may_take_an_empty_slice():
     def rows_of_the_last(x):
         out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
