@@ -9,6 +9,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
@@ -288,7 +289,7 @@ class _Rooms:
     def __init__(self, program: Program, core: NeuronCore):
         tiles = [a for a in program.allocations if a.region.on_chip and a.last >= a.born]
         pinned = [a for a in tiles if a.address is not None]
-        self._coming = [a for a in tiles if a.address is None]
+        self._coming = sorted((a for a in tiles if a.address is None), key=attrgetter("born"))
         self._next = 0
         self.due = 0
         """The step before which :meth:`enter` has nothing to do."""
