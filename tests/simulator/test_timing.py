@@ -96,6 +96,47 @@ def test_dependencies_are_those_that_share_elements(kernel):
                 assert i in before[j], (i, j)
 
 
+def slices_at_random(x, seed):
+    """Tiles, one of them at an address, written and read whole and in slices that overlap."""
+    rng = np.random.default_rng(seed)
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tiles = [nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf), nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf, address=(0, 4096))]
+    for tile in tiles:
+        nisa.memset(tile, 1.0)
+    for _ in range(40):
+        p, f = (int(rng.choice((0, 32, 64))), int(rng.integers(0, 28)))
+        size, width = 32, int(rng.integers(1, 32 - f + 1))
+        if rng.random() < 0.2:
+            p, f, size, width = 0, 0, 128, 32
+        dst, src = (tiles[i][p : p + size, f : f + width] for i in rng.integers(0, 2, 2))
+        nisa.tensor_scalar(dst=dst, data=src, op0=nl.add, operand0=1.0)
+        if rng.random() < 0.3:
+            nl.store(out[p : p + size, f : f + width], dst)
+    nl.store(out, tiles[0])
+    return out
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("cells", [True, False], ids=["in cells", "access by access"])
+def test_slices_that_overlap_wait_for_each_other(cells, seed, monkeypatch):
+    """Both ways of finding dependencies order every conflict, and name no step that is none."""
+    if not cells:
+        monkeypatch.setattr("nki_sim.timing.cells.PER_ACCESS", 0)
+    run, line = timeline(slices_at_random, X[:, :32].copy(), seed)
+    steps = list(run.program)
+    conflicts = {
+        (i, j)
+        for j, late in enumerate(steps)
+        for i, early in enumerate(steps[:j])
+        if any(_conflict(a, b) for a in _accesses(early) for b in _accesses(late))
+    }
+    assert set(line.edges) <= conflicts
+    before = {i: {i} for i in range(len(steps))}
+    for producer, consumer in sorted(line.edges, key=lambda e: e[1]):
+        before[consumer] |= before[producer]
+    assert all(i in before[j] for i, j in conflicts)
+
+
 def _accesses(step):
     return [(o.allocation.id, operand_box(o), k in step.plan.writes) for k, o in enumerate(step.operands) if o.allocation]
 
