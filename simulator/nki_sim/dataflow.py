@@ -22,7 +22,7 @@ from nki_sim.memory import Allocation
 from nki_sim.program import Plan, Program, Slot, Step
 from nki_sim.regions import Box, Boxes, box_of, volume, whole
 from nki_sim.source import Site
-from nki_sim.timing.dependencies import accesses, aliases
+from nki_sim.timing.touched import accesses, aliases
 
 _PERFORMANCE = page("deep-dives/nki_perf_guide.html")
 
@@ -105,16 +105,17 @@ class _Flow:
             if plan.runtime:
                 flow._read_indices()
             for place, slot, writes in touched[number]:
-                a, offset = operands[starts[step] + place], operands[starts[step] + place + 1]
-                if a < 0 or place // 2 in plan.orders:  # a barrier touches no values
+                at = starts[step] + 2 * place
+                a, offset = operands[at], operands[at + 1]
+                if a < 0 or place in plan.orders:  # a barrier touches no values
                     continue
-                box = flow._box(plan, place // 2, a, offset)
-                if not writes or place // 2 in plan.updates:
+                box = flow._box(plan, place, a, offset)
+                if not writes or place in plan.updates:
                     flow._read(a, box)
                     for other in shared.get(a, ()):
                         flow._read(other, None)
                 if writes:
-                    flow._write(step, a, box, fills=_fills(plan, place // 2, slot, program.allocations[a], box))
+                    flow._write(step, a, box, fills=_fills(plan, place, slot, program.allocations[a], box))
         return flow
 
     def _box(self, plan: Plan, place: int, a: int, offset: int) -> Box:

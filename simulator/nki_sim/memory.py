@@ -562,8 +562,7 @@ class Memory:
             arena = self._arenas[region] = np.full(pitch * self.core.partitions, 0xFF, np.uint8)
         allocation.placed = where[1]
         storage = Storage(allocation, arena, pitch, base=where[0] * pitch + where[1])
-        place = Place(where[0], where[0] + allocation.partitions, where[1], where[1] + allocation.row_bytes)
-        if not self._claims[region].add(place, storage):
+        if not self._claims[region].add(claimed(allocation), storage):
             rows = arena.reshape(self.core.partitions, pitch)
             block = rows[where[0] : where[0] + allocation.partitions, where[1] : where[1] + allocation.row_bytes]
             dtype = allocation.dtype
@@ -573,16 +572,11 @@ class Memory:
         return storage
 
 
-def overlaps(a: Allocation, b: Allocation) -> bool:
-    """Whether two placed allocations of one region share bytes."""
-    if a.address is None or b.address is None:
-        return False
-    return (
-        a.address[0] < b.address[0] + b.partitions
-        and b.address[0] < a.address[0] + a.partitions
-        and a.address[1] < b.address[1] + b.row_bytes
-        and b.address[1] < a.address[1] + a.row_bytes
-    )
+def claimed(allocation: Allocation) -> Place:
+    """The bytes that a placed allocation's ``address=`` claims."""
+    assert allocation.address is not None
+    first, start = allocation.address
+    return Place(first, first + allocation.partitions, start, start + allocation.row_bytes)
 
 
-__all__ = ["Allocation", "HostArray", "Memory", "MemoryRegion", "NkiValidationError", "Storage", "overlaps"]
+__all__ = ["Allocation", "HostArray", "Memory", "MemoryRegion", "NkiValidationError", "Storage", "claimed"]

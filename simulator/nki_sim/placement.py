@@ -125,23 +125,18 @@ def _measure(found: Occupancy, core: NeuronCore, rule: Rule, enforce: bool) -> N
     floor = _covered(fixed)
     found.peak, found.peak_tiles = floor, list(fixed)
     alive: dict[int, Allocation] = {}
-    placed: dict[int, Allocation] = {}
     ends: list[tuple[int, int]] = []
     free = 0
     for tile in found.tiles:
         if tile.address is not None and found.pinned:
             continue
         while ends and ends[0][0] < tile.born:
-            gone = heapq.heappop(ends)[1]
-            placed.pop(gone, None)
-            free -= alive.pop(gone).row_bytes if alive[gone].address is None else 0
+            gone = alive.pop(heapq.heappop(ends)[1])
+            free -= gone.row_bytes if gone.address is None else 0
         alive[tile.id] = tile
         heapq.heappush(ends, (tile.last, tile.id))
-        if tile.address is None:
-            free += tile.row_bytes
-        else:
-            placed[tile.id] = tile
-        total = free + (floor if found.pinned else _covered(placed.values()))
+        free += tile.row_bytes if tile.address is None else 0
+        total = free + (floor if found.pinned else _covered(alive.values()))
         if total > found.limit and enforce:
             raise NkiCapacityError(_overflow(found, core, rule, [*fixed, *alive.values()], total))
         if total > found.peak:
@@ -182,9 +177,8 @@ def _held(label: str, words: str, line: int | None, tiles: list[Allocation]) -> 
 def _place(found: Occupancy, bank: int) -> bool:
     """First fit in order of birth; where that fails, largest first. True when every tile found a place."""
     tiles = [t for t in found.tiles if t.address is None]
-    by_size = sorted(tiles, key=lambda t: (-t.row_bytes, t.id))
-    first = _first_fit(found, tiles, bank) if found.pinned else _in_turn(found, tiles, bank)
-    if not (first or (len(tiles) <= 3000 and _in_turn(found, by_size, bank))):
+    first = _first_fit(found, tiles, bank) if found.pinned else _in_turn(found, tiles, bank, by_birth=True)
+    if not (first or (len(tiles) <= 3000 and _in_turn(found, sorted(tiles, key=lambda t: (-t.row_bytes, t.id)), bank))):
         for tile in tiles:
             tile.placed = tile.placed if tile.placed is not None else 0
         found.high_water = found.peak
@@ -239,11 +233,13 @@ def _free(holes: list[tuple[int, int]], first: int, last: int) -> None:
     insort(holes, (first, last))
 
 
-def _in_turn(found: Occupancy, tiles: Iterable[Allocation], bank: int) -> bool:
+def _in_turn(found: Occupancy, tiles: Iterable[Allocation], bank: int, *, by_birth: bool = False) -> bool:
     """Each where it fits among those before it that are alive at some time when it is."""
     done = [t for t in found.tiles if t.address is not None]
     always = {t.id for t in done} if found.pinned else set()
     for tile in tiles:
+        if by_birth:  # who is gone by now is no rival of any later one
+            done = [d for d in done if d.last >= tile.born or d.id in always]
         rivals = [d for d in done if d.id in always or (d.born <= tile.last and tile.born <= d.last)]
         taken = sorted((d.placed or 0, (d.placed or 0) + d.row_bytes) for d in rivals)
         end, where = 0, None

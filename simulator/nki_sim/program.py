@@ -21,6 +21,8 @@ from nki_sim.memory import Allocation
 from nki_sim.source import Site
 from nki_sim.tensor import span
 
+Ints = npt.NDArray[np.int64]
+
 ABSENT = -2
 SCALAR = -1
 
@@ -262,10 +264,25 @@ class Program:
         """The record itself: per step its plan and where its operands begin, and the operands of all steps."""
         return self._plan, self._first, self._operands
 
-    def allocations_at(self, steps: npt.NDArray[np.int64], place: int) -> npt.NDArray[np.int64]:
-        """The allocation number, or ``SCALAR`` or ``ABSENT``, at one operand place of steps that have it."""
-        first, operands = np.frombuffer(self._first, np.int64), np.frombuffer(self._operands, np.int64)
-        return operands[first[steps] + 2 * place]
+    def operands_at(self, places: Sequence[Sequence[int]]) -> tuple[Ints, Ints, Ints]:
+        """What all steps have at operand places of their plans, in program order: the step, which of all the places one after
+        the other it is, and where in the table of operands it begins.
+
+        Args:
+            places: per plan, the operand places wanted.
+        """
+        plan = np.array(self._plan, np.int64)
+        counts = np.array([len(chosen) for chosen in places], np.int64)
+        step, within = spread(counts[plan])
+        entry = (np.cumsum(counts) - counts)[plan][step] + within
+        place = np.array([i for chosen in places for i in chosen], np.int64)
+        return step, entry, np.array(self._first, np.int64)[step] + 2 * place[entry]
+
+    def has_at(self, places: Sequence[Sequence[int]]) -> npt.NDArray[np.bool_]:
+        """Per allocation whether any step has it at one of the operand places of its plan."""
+        found = np.zeros(len(self.allocations) + 2, np.bool_)
+        found[np.array(self._operands, np.int64)[self.operands_at(places)[2]]] = True  # no tensor is one of the two too many
+        return found[:-2]
 
     def first_uses(self) -> npt.NDArray[np.int64]:
         """By allocation number the first step that has the tensor as an operand; where none has, the number of steps."""
@@ -303,6 +320,12 @@ class Program:
             f"{r.index:>5}  {names[r.plan.core]}line {r.line or '-':>4}  {r.engine:<7} {r.instruction:<{width}}  {r.text}"
             for r in rows
         )
+
+
+def spread(counts: Ints) -> tuple[Ints, Ints]:
+    """Each index as often as it counts, and which time it is: ``[2, 0, 1]`` gives ``[0, 0, 2]`` and ``[0, 1, 0]``."""
+    index = np.repeat(np.arange(len(counts)), counts)
+    return index, np.arange(len(index)) - (np.cumsum(counts) - counts)[index]
 
 
 def format_value(value: Any) -> str:
@@ -357,4 +380,4 @@ def _subscript(operand: Operand) -> str:
     return f"[{', '.join(parts)}]"
 
 
-__all__ = ["ABSENT", "SCALAR", "Operand", "Plan", "Program", "Slot", "Step", "format_value"]
+__all__ = ["ABSENT", "SCALAR", "Operand", "Plan", "Program", "Slot", "Step", "format_value", "spread"]

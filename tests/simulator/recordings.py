@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
+import weakref
 
 import digests
 import examples
@@ -36,3 +38,13 @@ def made(work):
         except NkiError:
             return None
     return run if run.machine.static and run.precise and not run.findings else None
+
+
+def assert_lets_go_of_arrays(kernel, array):
+    """No array of a call, given or returned, is kept alive by the kernel."""
+    for _ in range(3):
+        given = array.copy()
+        alive = [weakref.ref(given), weakref.ref(kernel(given))]
+        del given
+        gc.collect()
+        assert [ref() for ref in alive] == [None, None]

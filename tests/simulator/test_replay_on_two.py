@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import importlib.util
 import json
 import random
 import threading
 import warnings
-import weakref
 from pathlib import Path
 
 import kernels_on_two as two
@@ -22,7 +20,7 @@ from nki_sim import NkiValidationError, NkiWarning
 from nki_sim.cache import KERNELS
 from nki_sim.cores import interleaved
 from nki_sim.replay import Bound
-from recordings import WORK, copied, made
+from recordings import WORK, assert_lets_go_of_arrays, copied, made
 
 X = two.X
 
@@ -161,13 +159,7 @@ def test_one_core_and_two_are_different_kernels(monkeypatch):
 
 
 def test_arrays_of_a_call_are_not_kept_alive():
-    kernel = nki.jit(two.through_memory)[2]
-    for _ in range(3):
-        given = X.copy()
-        alive = [weakref.ref(given), weakref.ref(kernel(given))]
-        del given
-        gc.collect()
-        assert [ref() for ref in alive] == [None, None]
+    assert_lets_go_of_arrays(nki.jit(two.through_memory)[2], X)
 
 
 def test_many_threads_at_once():

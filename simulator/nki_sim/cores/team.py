@@ -150,17 +150,12 @@ class Team:
 
     def _data_may_race(self) -> bool:
         """Whether indices at run time decide which elements are touched of what is written in HBM that cores share."""
-        plans, numbers = self.program.plans, self.program.plan_numbers()
-
-        def touched(places: list[list[int]]) -> set[int]:
-            found: set[int] = set()
-            for number, chosen in enumerate(places):
-                for place in chosen:
-                    found.update(self.program.allocations_at(np.flatnonzero(numbers == number), place).tolist())
-            return {n for n in found if n >= 0 and self.allocations[n].region is MemoryRegion.shared_hbm}
-
-        gathered = touched([[i for i, slot in enumerate(plan.slots) if slot.gathers] for plan in plans])
-        return bool(gathered) and not gathered.isdisjoint(touched([list(plan.writes) for plan in plans]))
+        plans = self.program.plans
+        gathered = [[i for i, slot in enumerate(plan.slots) if slot.gathers] for plan in plans]
+        if not any(gathered):
+            return False
+        both = self.program.has_at(gathered) & self.program.has_at([plan.writes for plan in plans])
+        return any(self.allocations[n].region is MemoryRegion.shared_hbm for n in np.flatnonzero(both).tolist())
 
     def _compare_loops(self) -> None:
         """Report loops at run time that went round more often on one core of a rank than on another."""

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from nki_sim.memory import Allocation
+from nki_sim.program import Ints, spread
 from nki_sim.regions import Box, box_of, whole
-from nki_sim.timing.touched import Flags, Ints, Touched, spread
+from nki_sim.timing.touched import Touched
 
 ORDER, ANTI, OUTPUT, TRUE = 0, 1, 2, 3
 """``nl.no_reorder``; write after read; write after write; read after write, or ``depends_on``."""
@@ -35,7 +36,7 @@ class Edges(NamedTuple):
 
 @dataclass(frozen=True)
 class _Cut:
-    """The cells of boxes: those of box ``i`` are ``cells[first[i]:first[i + 1]]``, out of ``count``."""
+    """The cells of boxes, ``sizes[i]`` of box ``i``, one box after the other; there are ``count``."""
 
     sizes: Ints
     cells: Ints
@@ -49,11 +50,10 @@ class Cells:
     """The accesses to cells, sorted by cell; of one cell in program order, of one step the read before the write."""
 
     def __init__(self, accesses: Touched, allocations: list[Allocation], steps: int):
-        self.others: Flags
-        """The accesses to allocations that boxes cut into too many pieces."""
         pair, pairs = _pairs(accesses, allocations)
         cuts = _Cuts(pairs, np.bincount(pair, minlength=len(pairs)))
         self.others = cuts.refused[pair]
+        """The accesses to allocations that boxes cut into too many pieces."""
         access, within = spread(np.where(self.others, 0, cuts.sizes[pair]))
         cell = cuts.cells[cuts.first[pair][access] + within]
         key = np.unique((cell * steps + accesses.step[access]) * 2 + accesses.writes[access])
@@ -99,7 +99,8 @@ class Cells:
         return Edges(steps[which], step[low[which] + within], np.full(len(which), ANTI))
 
 
-class _Pairs(NamedTuple):
+@dataclass(frozen=True)
+class _Pairs:
     """Each allocation with each box in which it is touched, by allocation."""
 
     allocation: Ints
@@ -109,7 +110,7 @@ class _Pairs(NamedTuple):
     allocations: list[Allocation]
 
     def __len__(self) -> int:
-        return len(self[0])
+        return len(self.allocation)
 
 
 def _pairs(accesses: Touched, allocations: list[Allocation]) -> tuple[Ints, _Pairs]:

@@ -17,7 +17,7 @@ from nki_sim.program import Program
 from nki_sim.timing.cells import ANTI, ORDER, OUTPUT, TRUE, Cells, Edges
 from nki_sim.timing.history import History
 from nki_sim.timing.rooms import leaving
-from nki_sim.timing.touched import accesses, aliases, touched
+from nki_sim.timing.touched import aliases, touched
 
 CYCLE = Rule(
     "sched.depends_on_cycle",
@@ -168,4 +168,4 @@ def _circle(steps: list[int], program: Program, core: NeuronCore) -> NkiValidati
     return NkiValidationError(violation(CYCLE, broken, target=core.target, instruction="depends_on", sites=sites))
 
 
-__all__ = ["ANTI", "ORDER", "OUTPUT", "TRUE", "Dependencies", "accesses", "aliases", "check_order", "dependencies"]
+__all__ = ["ANTI", "ORDER", "OUTPUT", "TRUE", "Dependencies", "check_order", "dependencies"]
