@@ -16,7 +16,7 @@ import numpy.typing as npt
 from nki_sim.program import Plan, Program
 from nki_sim.timing.descriptors import dma_shape, rows_bytes
 from nki_sim.timing.profile import Profile, format_time
-from nki_sim.timing.schedule import ENGINES
+from nki_sim.timing.timeline import ENGINES
 
 BOUND_PERCENT = 90.0
 GOOD_ROW = 2048

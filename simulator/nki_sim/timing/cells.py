@@ -6,6 +6,7 @@ reads since. That is done for all cells at once.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -56,7 +57,7 @@ class Cells:
         """The accesses to allocations that boxes cut into too many pieces."""
         access, within = spread(np.where(self.others, 0, cuts.sizes[pair]))
         cell = cuts.cells[cuts.first[pair][access] + within]
-        key = np.unique((cell * steps + accesses.step[access]) * 2 + accesses.writes[access])
+        key = _distinct((cell * steps + accesses.step[access]) * 2 + accesses.writes[access])
         self._writes = (key & 1).astype(bool)
         self._cell, self._step = np.divmod(key >> 1, steps)
         self._allocation = cuts.allocation[self._cell]
@@ -191,7 +192,7 @@ class _Cuts:
 def _cut(boxes: list[Box]) -> _Cut:
     """The cells of boxes of one allocation, on a grid with a line wherever one begins or ends."""
     first, end = np.array([box.first for box in boxes]), np.array([box.last for box in boxes]) + 1
-    lines = [np.unique(np.concatenate([first[:, d], end[:, d]])) for d in range(first.shape[1])]
+    lines = [_distinct(np.concatenate([first[:, d], end[:, d]])) for d in range(first.shape[1])]
     grid = tuple(len(line) - 1 for line in lines)
     if np.prod(grid, dtype=np.float64) > MOST:
         return _Cut(_ALL.sizes[:0], _ALL.cells[:0], 0)
@@ -199,10 +200,21 @@ def _cut(boxes: list[Box]) -> _Cut:
     high = np.stack([np.searchsorted(line, end[:, d]) for d, line in enumerate(lines)], axis=1).tolist()
     regions = [tuple(map(slice, a, b)) for a, b in zip(low, high, strict=True)]
     # pieces that the same boxes cover are one cell: each box adds a number of its own; equal sums of others only merge cells
-    marks = np.random.default_rng(0).integers(1, 1 << 62, len(boxes), np.uint64)
+    draw = random.Random(0)
+    marks = np.array([draw.getrandbits(62) for _ in boxes], np.uint64)
     sums = np.zeros(grid, np.uint64)
     for region, mark in zip(regions, marks, strict=True):
         sums[region] += mark
     label = np.unique(sums, return_inverse=True)[1].reshape(grid)
-    cells = [np.unique(label[region]) for region in regions]
+    cells = [_distinct(label[region].ravel()) for region in regions]
     return _Cut(np.array([len(found) for found in cells]), np.concatenate(cells), int(label.max()) + 1)
+
+
+def _distinct(values: Ints) -> Ints:
+    """The different values, sorted. NumPy's ``unique`` hashes them, which is slower, and loads ``numpy.ma``."""
+    if len(values) == 1:
+        return values
+    values = np.sort(values)
+    new = np.ones(len(values), bool)
+    np.not_equal(values[1:], values[:-1], out=new[1:])
+    return values[new]

@@ -17,7 +17,7 @@ from nki_sim.hw import NeuronCore
 from nki_sim.memory import MemoryRegion
 from nki_sim.program import Plan, Program
 from nki_sim.timing.descriptors import dma_shape
-from nki_sim.timing.schedule import ENGINES, Floats, Timeline
+from nki_sim.timing.timeline import ENGINES, Floats, Timeline
 
 
 @dataclass(frozen=True)

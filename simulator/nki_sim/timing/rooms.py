@@ -12,6 +12,8 @@ from operator import attrgetter
 from nki_sim.hw import NeuronCore
 from nki_sim.memory import Allocation, MemoryRegion
 
+NUMBER = 32
+
 
 def leaving(allocations: Iterable[Allocation], core: NeuronCore, steps: int) -> tuple[list[int], list[int]]:
     """Steps whose tiles find no room, and the allocations that must leave before each."""
@@ -21,6 +23,8 @@ def leaving(allocations: Iterable[Allocation], core: NeuronCore, steps: int) -> 
     rooms: dict[tuple[int, MemoryRegion], _Room] = {}
     entering: list[int] = []
     gone: list[int] = []
+    sizes: dict[int, int] = {}
+    """What the tiles inside take; a dictionary of numbers, like the heaps, is nothing that the garbage collector walks."""
     for tile in tiles:
         if (room := rooms.get((tile.core, tile.region))) is None:
             room = rooms[tile.core, tile.region] = _Room(usable[tile.region])
@@ -34,21 +38,22 @@ def leaving(allocations: Iterable[Allocation], core: NeuronCore, steps: int) -> 
             size = -(-size // bank) * bank
         room = rooms[tile.core, tile.region]
         inside, free = room.inside, room.free
-        while free < size and inside and inside[0][0] < born:
-            _, number, bytes_ = heapq.heappop(inside)
-            free += bytes_
+        while free < size and inside and inside[0] >> NUMBER < born:
+            number = heapq.heappop(inside) & (1 << NUMBER) - 1
+            free += sizes[number]
             entering.append(born)
             gone.append(number)
         room.free = free - size
-        heapq.heappush(inside, (tile.last, tile.id, size))
+        heapq.heappush(inside, tile.last << NUMBER | tile.id)
+        sizes[tile.id] = size
     return entering, gone
 
 
 class _Room:
-    """Free bytes per partition, and the tiles inside: last use, number, bytes."""
+    """Free bytes per partition, and the tiles inside: last use, shifted by ``NUMBER`` bits, and number."""
 
     __slots__ = ("free", "inside")
 
     def __init__(self, free: int):
         self.free = free
-        self.inside: list[tuple[int, int, int]] = []
+        self.inside: list[int] = []

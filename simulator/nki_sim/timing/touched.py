@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nki_sim.memory import Allocation, claimed
+from nki_sim.claims import Place
+from nki_sim.memory import Allocation, MemoryRegion, claimed
 from nki_sim.program import Ints, Plan, Program, Slot
 
 Flags = npt.NDArray[np.bool_]
@@ -75,11 +76,20 @@ def touched(program: Program) -> Touched:
 
 
 def aliases(allocations: list[Allocation]) -> dict[int, tuple[int, ...]]:
-    """Explicit placements that share bytes with each other."""
-    pinned = [(a, (a.core, a.region), claimed(a)) for a in allocations if a.address is not None]
-    shared: dict[int, tuple[int, ...]] = {}
-    for a, room, place in pinned:
-        others = tuple(b.id for b, its, where in pinned if b is not a and its == room and where.meets(place))
-        if others:
-            shared[a.id] = others
-    return shared
+    """Explicit placements that share bytes with each other: the numbers of both, each under the other's."""
+    rooms: dict[tuple[int, MemoryRegion], list[tuple[Place, int]]] = {}
+    for a in allocations:
+        if a.address is not None:
+            rooms.setdefault((a.core, a.region), []).append((claimed(a), a.id))
+    shared: dict[int, list[int]] = {}
+    for placed in rooms.values():
+        placed.sort(key=lambda found: found[0].byte)
+        for i, (place, number) in enumerate(placed):
+            behind = i + 1
+            while behind < len(placed) and placed[behind][0].byte < place.bytes:
+                where, other = placed[behind]
+                if where.meets(place):
+                    shared.setdefault(number, []).append(other)
+                    shared.setdefault(other, []).append(number)
+                behind += 1
+    return {number: tuple(sorted(shared[number])) for number in sorted(shared)}
