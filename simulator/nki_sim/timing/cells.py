@@ -196,18 +196,23 @@ def _cut(boxes: list[Box]) -> _Cut:
     grid = tuple(len(line) - 1 for line in lines)
     if np.prod(grid, dtype=np.float64) > MOST:
         return _Cut(_ALL.sizes[:0], _ALL.cells[:0], 0)
-    low = np.stack([np.searchsorted(line, first[:, d]) for d, line in enumerate(lines)], axis=1).tolist()
-    high = np.stack([np.searchsorted(line, end[:, d]) for d, line in enumerate(lines)], axis=1).tolist()
-    regions = [tuple(map(slice, a, b)) for a, b in zip(low, high, strict=True)]
+    low = np.stack([np.searchsorted(line, first[:, d]) for d, line in enumerate(lines)], axis=1)
+    high = np.stack([np.searchsorted(line, end[:, d]) for d, line in enumerate(lines)], axis=1)
     # pieces that the same boxes cover are one cell: each box adds a number of its own; equal sums of others only merge cells
     draw = random.Random(0)
     marks = np.array([draw.getrandbits(62) for _ in boxes], np.uint64)
     sums = np.zeros(grid, np.uint64)
-    for region, mark in zip(regions, marks, strict=True):
+    for region, mark in zip(_regions(low, high), marks, strict=True):
         sums[region] += mark
     label = np.unique(sums, return_inverse=True)[1].reshape(grid)
-    cells = [_distinct(label[region].ravel()) for region in regions]
+    cells = [_distinct(label[region].ravel()) for region in _regions(low, high)]
     return _Cut(np.array([len(found) for found in cells]), np.concatenate(cells), int(label.max()) + 1)
+
+
+def _regions(low: Ints, high: Ints) -> Iterator[tuple[slice, ...]]:
+    """One after the other: as many tuples at once would set the garbage collector to work."""
+    for first, end in zip(low, high, strict=True):
+        yield tuple(map(slice, first.tolist(), end.tolist()))
 
 
 def _distinct(values: Ints) -> Ints:
