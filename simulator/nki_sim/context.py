@@ -5,7 +5,7 @@ A ``ContextVar``, never a global: several cores and ranks may share one process,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
@@ -28,9 +28,8 @@ OUTSIDE = Rule(
 )
 
 
-def machine_or_none() -> Machine | None:
-    """The machine whose kernel is running in this context, if any."""
-    return _current.get()
+machine_or_none: Callable[[], Machine | None] = _current.get
+"""The machine whose kernel is running in this context, if any."""
 
 
 def machine() -> Machine:

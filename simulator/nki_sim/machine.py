@@ -149,6 +149,8 @@ class Machine:
 
     number, programs, grid = 0, 1, 0
     rank, ranks, ranks_per_node = 0, 1, 1
+    between: ClassVar[int] = 0
+    """How many frames there are between an instruction and :meth:`issue`."""
     prepared: Any = None
     """The variable-length collective that waits for its trigger."""
 
@@ -242,12 +244,12 @@ class Machine:
         Raises:
             NkiValidationError: a limit of the hardware is broken.
         """
-        kind = type(ins)
-        values = kind.get_operands(ins)
-        params = kind.get_params(ins)
+        program = self.program
+        step = len(program.steps)
+        values, key, name = type(ins).keyed(ins, step)
         if self.memory.indirect:
-            values = (*values, *[index_of(v) for v in values if is_indirect(v)])
-        key: Any = (kind, params, *[v.sig if type(v) is NkiTensor else type(v) for v in values])
+            indices = [index_of(v) for v in values if is_indirect(v)]
+            values, key = (*values, *indices), (*key, *[v.sig if type(v) is NkiTensor else type(v) for v in indices])
         try:
             found = self._plans.get(key)
         except TypeError:
@@ -255,13 +257,12 @@ class Machine:
             found = self._plans.get(key)
         if found is None:
             try:
-                found = self._plans[key] = self._specialise(ins, values, key[1])
+                found = self._plans[key] = self._specialise(ins, values)
             except UnknownOperatorError as error:
                 raise self._no_operator(ins, error) from None
         number, plan = found
         if self._scoped and self._again is None:
             self._check_scopes(ins)
-        step = ins.step = len(self.program)
         if self.dry:
             if self.watch:
                 self._before(ins, plan, values)
@@ -269,9 +270,11 @@ class Machine:
         else:
             self._run(ins, plan, values, step)
         self._record(ins, number, values, step)
+        if name:
+            program.names[step] = name
         if self.round is not None:
             ins.scopes = self.scopes
-            self.round.append((ins, self.program.site_number(step)))
+            self.round.append((ins, program.site_number(step)))
 
     def effect(self, action: Callable[[], None]) -> None:
         """Do what is no instruction, now and in each further round of the loop being traced."""
@@ -319,7 +322,7 @@ class Machine:
         try:
             for late in pending.waiting:
                 self._late, late.instruction.step = late, late.step
-                late.plan.body(*[v.array if type(v) is NkiTensor else v for v in late.values])
+                late.plan.do(late.plan.body, late.values)
         finally:
             self._late = None
 
@@ -330,27 +333,26 @@ class Machine:
 
     def _before(self, ins: Instruction, plan: Plan, values: tuple[Any, ...]) -> None:
         """What memory has to say of an instruction, and what it will know of it."""
+        if plan.runtime:
+            self._before_indices(ins, plan, values)
+        plan.look(self, ins, plan.slots, values)
+
+    def _before_indices(self, ins: Instruction, plan: Plan, values: tuple[Any, ...]) -> None:
         for i in plan.runtime:
             index = values[i].dynamic.index
             if isinstance(index, NkiTensor) and index.storage.state:
-                self._before_read(ins, f"index of {plan.slots[i].name}", index)
-        for i in plan.reads:
-            storage = values[i].storage
-            if storage.state or storage.accumulation is not None or storage.clobbers:
-                self._before_read(ins, plan.slots[i].name, values[i])
-        for i in plan.writes:
-            storage = values[i].storage
-            if storage.state or storage.accumulation is not None or storage.neighbours or storage.host is not None:
-                self._before_write(ins, plan.slots[i].name, values[i])
+                self.before_read(ins, f"index of {plan.slots[i].name}", index)
 
     def _run(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], step: int) -> None:
-        self._before(ins, plan, values)
+        if plan.runtime:
+            self._before_indices(ins, plan, values)
+        plan.look(self, ins, plan.slots, values)
         if self.pending is not None:
             if self.pending.take(ins, plan, values, step):
                 return
             self.catch_up()
         try:
-            plan.body(*[v.array if type(v) is NkiTensor else v for v in values])
+            plan.do(plan.body, values)
         except OutOfRangeError as oob:
             if getattr(ins, "oob_mode", None) is oob_mode.skip:
                 return  # the transfer is dropped: dst stays as it was
@@ -359,28 +361,14 @@ class Machine:
 
     def _record(self, ins: Instruction, number: int, values: tuple[Any, ...], step: int) -> None:
         program = self.program
-        if program.plans[number].waits:  # tiles at fixed places, and numbers
-            flat: list[int] = []
-            for value in values:
-                if value is None:
-                    flat += _NOTHING
-                elif type(value) is NkiTensor:
-                    allocation = value.storage.allocation
-                    allocation.last = step
-                    flat += allocation.id, value.offset
-                else:
-                    flat += SCALAR, program.constant(value)
-        else:
-            flat = self._as_they_are(values, step)
+        plan = program.plans[number]
+        flat = plan.note(program.constant, values, step) if plan.waits else self._as_they_are(values, step)
         if self._again is not None:
             program.append(number, self._again, flat)
             return
-        frame = sys._getframe(4)  # _record, issue, __post_init__, __init__, then whoever called the class
-        while frame.f_globals.get("__name__", "")[:7] == "nki_sim" and frame.f_back is not None:
-            frame = frame.f_back
-        program.append(number, program.site_index(frame.f_code, frame.f_lasti), flat)
-        if ins.name:
-            program.names[step] = ins.name
+        frame = sys._getframe(plan.depth + self.between)
+        site = program.site_numbers.get((id(frame.f_code), frame.f_lasti))
+        program.append(number, program.site_of(frame) if site is None else site, flat)
 
     def _as_they_are(self, values: tuple[Any, ...], step: int) -> list[int]:
         """Operands as the record has them, registers and offsets at run time as what they are in this run."""
@@ -405,8 +393,9 @@ class Machine:
 
     # -- plans: what is checked once ---------------------------------------------------------------------------------
 
-    def _specialise(self, ins: Instruction, values: tuple[Any, ...], params: Any) -> tuple[int, Plan]:
+    def _specialise(self, ins: Instruction, values: tuple[Any, ...]) -> tuple[int, Plan]:
         """The plan for an instruction: checked here, or by an earlier run on such a core; its body is this machine's own."""
+        params = _hashable(type(ins).get_params(ins))
         seen = [v.signature if isinstance(v, NkiTensor) else type(v) for v in values]
         key = (type(ins), params, _types(params), *seen)
         plan = self._known.get(key) if all(v.memory is self.memory for v in values if isinstance(v, NkiTensor)) else None
@@ -416,7 +405,7 @@ class Machine:
             silent = len(self.report.findings) == findings and _types(type(ins).get_params(ins)) == given  # no enum's number
             if plan.waits and _is_plain(params) and silent and not self._muted:
                 self._known.add(key, plan)
-        plan = plan.running(self._body(ins, values[: len(type(ins).operand_names)]))
+        plan = plan.running(self._body(ins, values[: len(type(ins).operand_names)]), values)
         self.program.plans.append(plan)
         return len(self.program.plans) - 1, plan
 
@@ -454,6 +443,7 @@ class Machine:
             waits=can_wait(ins, values),
             speaks=ins.speaks(),
             elements=largest(values),
+            depth=kind.depth,
         )
 
     def _no_operator(self, ins: Instruction, error: UnknownOperatorError) -> NkiError:
@@ -532,7 +522,8 @@ class Machine:
 
     # -- what memory has to say --------------------------------------------------------------------------------------
 
-    def _before_read(self, ins: Instruction, operand: str, tile: NkiTensor) -> None:
+    def before_read(self, ins: Instruction, operand: str, tile: NkiTensor) -> None:
+        """What memory has to say of a tile that is read next."""
         storage = tile.storage
         if storage.clobbers:
             self._check_clobbers(ins, operand, tile)
@@ -576,7 +567,8 @@ class Machine:
         notes = tuple(f"{a.label}: {a.words()} at {a.address}, line {a.line}" for a in (mine, its))
         self.finding(ins, CLOBBERED, Broken(what, operand), notes)
 
-    def _before_write(self, ins: Instruction, operand: str, tile: NkiTensor) -> None:
+    def before_write(self, ins: Instruction, operand: str, tile: NkiTensor) -> None:
+        """What memory will know of a tile that is written next."""
         storage = tile.storage
         if storage.host is not None:
             self.memory.detach(storage)

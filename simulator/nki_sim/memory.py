@@ -227,6 +227,8 @@ class Storage:
     Attributes:
         bytes: flat uint8 array; element (p, i) of an on-chip tensor starts at ``base + p * pitch + i * itemsize``.
         state: FULL, NONE or PARTIAL of the elements were written.
+        quiet_to_read, quiet_to_write: whether nothing has to be asked or noted before it is read or written: it is written,
+            no sum is under way in it, no other tensor may have its bytes, and, to be written, it is not the caller's array.
         claim, neighbours: of an explicit placement its place, and those that share bytes with it (:mod:`nki_sim.claims`).
         clobbers: explicit placements written over this one since it was last written, and where (:mod:`nki_sim.clobbers`).
         views: tensors that hold a NumPy view of ``bytes``, when the bytes may be exchanged (kernel inputs).
@@ -236,6 +238,7 @@ class Storage:
     __slots__ = (
         "__weakref__",
         "_bytes",
+        "_state",
         "accumulation",
         "allocation",
         "base",
@@ -250,10 +253,11 @@ class Storage:
         "pitch",
         "poisoned",
         "pool",
+        "quiet_to_read",
+        "quiet_to_write",
         "region_name",
         "row_elems",
         "size",
-        "state",
         "unwritten_count",
         "views",
     )  # fmt: skip
@@ -270,7 +274,6 @@ class Storage:
         self.base = base
         self.itemsize = itemsize or allocation.dtype.itemsize
         self.row_elems = math.prod(allocation.shape[1:] if self.on_chip else allocation.shape)
-        self.state = NONE
         self.mask: Array | None = None
         self.mask_itemsize = self.itemsize
         self.unwritten_count = 0
@@ -282,6 +285,7 @@ class Storage:
         self.host: HostArray | None = None
         self.views: list[Any] | None = None
         self.pool: list[Array] | None = None
+        self.state = NONE
 
     def __del__(self) -> None:
         if self.claim is not None and self.is_written:
@@ -302,6 +306,17 @@ class Storage:
         self._bytes = data
 
     # -- written-ness ------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> int:
+        """How much of it was written."""
+        return self._state
+
+    @state.setter
+    def state(self, state: int) -> None:
+        self._state = state
+        self.quiet_to_read = state == FULL and self.accumulation is None and self.claim is None
+        self.quiet_to_write = self.quiet_to_read and self.host is None
 
     @property
     def is_written(self) -> bool:
@@ -475,8 +490,8 @@ class Memory:
         stored = self.stored(dtype)
         own = array if stored is dtype else to_float32(array)
         storage = Storage(allocation, own.reshape(-1).view(np.uint8), 0, itemsize=stored.itemsize)
-        storage.state = FULL
         storage.host = HostArray(writable)
+        storage.state = FULL
         storage.views = []
         return storage
 

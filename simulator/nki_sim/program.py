@@ -10,12 +10,14 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from nki_sim import unrolled
 from nki_sim.isa.base import Cost
 from nki_sim.memory import Allocation
 from nki_sim.source import Site
@@ -51,6 +53,10 @@ class Slot:
     """Of an indirect view: how many elements per partition."""
 
 
+def _no_way(*_: Any) -> Any:
+    raise AssertionError("a machine writes out what its plans do")
+
+
 @dataclass(slots=True)
 class Plan:
     """What all alike steps share: checked, resolved and ready to run."""
@@ -80,11 +86,25 @@ class Plan:
     """Which core of the run does it."""
     orders: tuple[int, ...] = ()
     """Operands that are not written, but whose accesses before and after it do not cross it."""
+    depth: int = 2
+    """How many frames above the machine's record its instructions' caller is, at most."""
+    look: Callable[..., None] = _no_way
+    """Asks memory about the operands: ``look(machine, instruction, slots, values)`` (:mod:`nki_sim.unrolled`)."""
+    do: Callable[..., None] = _no_way
+    """Calls the body with the operands' NumPy views: ``do(body, values)``."""
+    note: Callable[..., Sequence[int]] = _no_way
+    """What the record has of the operands: ``note(constant, values, step)``."""
 
-    def running(self, body: Callable[..., None]) -> Plan:
-        """The same with another body."""
-        return Plan(self.instruction, self.engine, self.slots, self.params, body, self.reads, self.writes, self.updates,
-                    self.decided, self.runtime, self.flops, self.cost, self.waits, self.speaks, self.elements)  # fmt: skip
+    def running(self, body: Callable[..., None], values: Sequence[Any]) -> Plan:
+        """The same with another body, for operands such as ``values``."""
+        kinds = unrolled.kinds_of(values)
+        return replace(self, body=body, core=0, orders=(), look=unrolled.look(kinds, self.reads, self.writes),
+                       do=unrolled.do(kinds), note=unrolled.note(kinds, SCALAR, ABSENT))  # fmt: skip
+
+    def only_order(self, values: Sequence[Any]) -> None:
+        """What it read, it does not cross; operands are such as ``values``."""
+        self.orders, self.reads = self.reads, ()
+        self.look = unrolled.look(unrolled.kinds_of(values), (), self.writes)
 
     @property
     def cycles(self) -> float:
@@ -174,29 +194,42 @@ class Program:
         self.names: dict[int, str] = {}
         self.cores: tuple[str, ...] = ("core 0",)
         """What the cores are called that did it."""
-        self._plan = array("i")
+        self.steps = array("i")
+        """The number of every step's plan."""
         self._site = array("i")
-        self._first = array("q", [0])
+        self._known_first = array("q", [0])
         self._operands = array("q")
-        self._site_index: dict[tuple[int, int], int] = {}
+        self.site_numbers: dict[tuple[int, int], int] = {}
+        """Of a call site, by its code's identity and the offset in it."""
 
     def __len__(self) -> int:
-        return len(self._plan)
+        return len(self.steps)
 
     def append(self, plan: int, site: int, operands: Sequence[int]) -> None:
         """Record one step; ``operands`` alternates allocation and offset."""
-        self._plan.append(plan)
+        self.steps.append(plan)
         self._site.append(site)
         self._operands.extend(operands)
-        self._first.append(len(self._operands))
 
-    def site_index(self, code: Any, lasti: int) -> int:
-        """The number of a call site, made on first sight."""
-        key = (id(code), lasti)
-        found = self._site_index.get(key)
+    @property
+    def _first(self) -> array[int]:
+        """Where the operands of each step begin, and where the last one's end. What each step has says its plan."""
+        known, steps = self._known_first, len(self.steps)
+        if len(known) <= steps:
+            widths = np.array([2 * len(plan.slots) for plan in self.plans], np.int64)
+            new = known[-1] + np.cumsum(widths[np.array(self.steps[len(known) - 1 : steps], np.int64)])
+            self._known_first = known = known + array("q", new.tobytes())
+        return known
+
+    def site_of(self, frame: FrameType) -> int:
+        """The number of the call site in the user's code that a frame is, or was called from; made on first sight."""
+        while frame.f_globals.get("__name__", "")[:7] == "nki_sim" and frame.f_back is not None:
+            frame = frame.f_back
+        key = (id(frame.f_code), frame.f_lasti)
+        found = self.site_numbers.get(key)
         if found is None:
-            found = self._site_index[key] = len(self.sites)
-            self.sites.append(Site(code, lasti))
+            found = self.site_numbers[key] = len(self.sites)
+            self.sites.append(Site(frame.f_code, frame.f_lasti))
         return found
 
     def constant(self, value: Any) -> int:
@@ -205,14 +238,14 @@ class Program:
 
     def plan_number(self, index: int) -> int:
         """The number of a step's plan."""
-        return self._plan[index]
+        return self.steps[index]
 
     def plan_numbers(self) -> npt.NDArray[np.int32]:
         """The number of every step's plan."""
-        return np.array(self._plan, np.int32)
+        return np.array(self.steps, np.int32)
 
     def plan_at(self, index: int) -> Plan:
-        return self.plans[self._plan[index]]
+        return self.plans[self.steps[index]]
 
     def site_number(self, index: int) -> int:
         """The number of a step's call site."""
@@ -243,26 +276,27 @@ class Program:
     def counts(self) -> dict[str, int]:
         """Instructions by name, most frequent first, then by name."""
         tally: Counter[str] = Counter()
-        for number, n in Counter(self._plan).items():
+        for number, n in Counter(self.steps).items():
             tally[self.plans[number].instruction] += n
         return dict(sorted(tally.items(), key=lambda item: (-item[1], item[0])))
 
     def engines(self) -> dict[str, int]:
         """Instructions by engine, in the order of first use."""
         tally: dict[str, int] = {}
-        for number, n in Counter(self._plan).items():
+        for number, n in Counter(self.steps).items():
             plan = self.plans[number]
             tally[plan.engine] = tally.get(plan.engine, 0) + n
         return tally
 
     def flat(self, index: int) -> array[int]:
         """Allocation and offset of each operand of a step, one after the other."""
-        return self._operands[self._first[index] : self._first[index + 1]]
+        first = self._first
+        return self._operands[first[index] : first[index + 1]]
 
     @property
     def tables(self) -> tuple[array[int], array[int], array[int]]:
         """The record itself: per step its plan and where its operands begin, and the operands of all steps."""
-        return self._plan, self._first, self._operands
+        return self.steps, self._first, self._operands
 
     def operands_at(self, places: Sequence[Sequence[int]]) -> tuple[Ints, Ints, Ints]:
         """What all steps have at operand places of their plans, in program order: the step, which of all the places one after
@@ -271,7 +305,7 @@ class Program:
         Args:
             places: per plan, the operand places wanted.
         """
-        plan = np.array(self._plan, np.int64)
+        plan = np.array(self.steps, np.int64)
         counts = np.array([len(chosen) for chosen in places], np.int64)
         step, within = spread(counts[plan])
         entry = (np.cumsum(counts) - counts)[plan][step] + within
@@ -301,7 +335,7 @@ class Program:
     def dma_bytes(self) -> int:
         """Bytes written by DMA instructions."""
         total = 0
-        for number, n in Counter(self._plan).items():
+        for number, n in Counter(self.steps).items():
             plan = self.plans[number]
             if plan.engine == "dma":
                 total += n * sum(Operand(plan.slots[i], None).bytes for i in plan.writes)
@@ -309,7 +343,7 @@ class Program:
 
     def flops(self) -> int:
         """Multiply-adds of the tensor engine, counted as two operations each; transposes do not count."""
-        return sum(n * self.plans[number].flops for number, n in Counter(self._plan).items())
+        return sum(n * self.plans[number].flops for number, n in Counter(self.steps).items())
 
     def listing(self, start: int = 0, stop: int | None = None, *, only: Sequence[int] | None = None) -> str:
         """The program, or ``only`` some steps of it, as text: step, core where there are several, line, engine, operands."""

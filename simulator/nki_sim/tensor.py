@@ -217,11 +217,15 @@ def _plain(key: Any) -> tuple[int | None, ...] | None:
     rows, columns = key
     if type(rows) is not slice or type(columns) is not slice or rows.step is not None or columns.step is not None:
         return None
-    bounds = rows.start, rows.stop, columns.start, columns.stop
-    for bound in bounds:  # 0.0 and False equal 0
-        if bound is not None and type(bound) is not int:
-            return None
-    return bounds
+    a, b, c, d = bounds = rows.start, rows.stop, columns.start, columns.stop
+    if (
+        (a is None or type(a) is int)  # 0.0 and False equal 0
+        and (b is None or type(b) is int)
+        and (c is None or type(c) is int)
+        and (d is None or type(d) is int)
+    ):
+        return bounds
+    return None
 
 
 class NkiTensor:
@@ -262,7 +266,7 @@ class NkiTensor:
         self.offset = offset
         self.dynamic = dynamic
         self._array: Array | None = None
-        self._sig: int | None = None
+        self._sig = 0
         self._views: dict[Any, NkiTensor] | None = None
 
     @classmethod
@@ -418,12 +422,11 @@ class NkiTensor:
 
     @property
     def sig(self) -> int:
-        """The number of its signature in this run."""
-        found = self._sig
-        if found is None:
+        """The number of its signature in this run, from 1."""
+        if not self._sig:
             numbers = self.memory.signatures
-            found = self._sig = numbers.setdefault(self.signature, len(numbers))
-        return found
+            self._sig = numbers.setdefault(self.signature, len(numbers) + 1)
+        return self._sig
 
     @property
     def signature(self) -> Signature:

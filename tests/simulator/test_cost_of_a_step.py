@@ -93,12 +93,12 @@ def python_calls(name: str, shape: tuple[int, int], made: type[Tiles]) -> list[s
 @pytest.mark.parametrize(
     ("name", "whole", "sliced"),
     [
-        ("dma_copy", 19, 30),
-        ("nc_matmul", 34, 54),
-        ("nc_matmul, adding", 34, 54),
-        ("tensor_tensor", 16, 34),
-        ("tensor_scalar", 20, 32),
-        ("activation", 21, 33),
+        ("dma_copy", 15, 19),
+        ("nc_matmul", 31, 33),
+        ("nc_matmul, adding", 31, 33),
+        ("tensor_tensor", 11, 17),
+        ("tensor_scalar", 13, 17),
+        ("activation", 16, 20),
     ],
 )
 def test_python_calls(name: str, whole: int, sliced: int) -> None:

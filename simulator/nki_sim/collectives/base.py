@@ -257,8 +257,10 @@ def _shaped(kind: Any, srcs: int, dsts: int, peers: int) -> type[Collective]:
     specs |= {f"peer{i}": OperandSpec("read", (), "", internal=True) for i in range(peers)}
     made.specs, made.operand_names = specs, tuple(specs)
     made.param_names, made.decided_params = (*kind.declared, "ranks", "place"), ("place",)
-    made.get_operands = staticmethod(lambda ins: tuple(ins.__dict__[name] for name in made.operand_names))
-    made.get_params = staticmethod(lambda ins: tuple(getattr(ins, name) for name in made.param_names))
+    made.declare(
+        lambda ins: tuple(ins.__dict__[name] for name in made.operand_names),
+        lambda ins: tuple(getattr(ins, name) for name in made.param_names),
+    )
     result: type[Collective] = made
     return result
 

@@ -36,6 +36,8 @@ class CoreMachine(Machine):
         worker, rank: its number among all cores of the team, and its rank's.
     """
 
+    between = 1
+
     def __init__(self, team: Team, worker: int, core: NeuronCore, **options: Any):
         super().__init__(core, **options)
         self.team, self.worker = team, worker
@@ -130,13 +132,13 @@ class CoreMachine(Machine):
         """Do what all members of a meeting have come for."""
         super().issue(ins)
 
-    def _specialise(self, ins: Instruction, values: tuple[Any, ...], params: Any) -> tuple[int, Plan]:
-        number, plan = super()._specialise(ins, values, params)
+    def _specialise(self, ins: Instruction, values: tuple[Any, ...]) -> tuple[int, Plan]:
+        number, plan = super()._specialise(ins, values)
         plan.core = self.worker
         if isinstance(ins, Meeting):
             self.team.meetings.add(number)
             if not plan.writes:
-                plan.orders, plan.reads = plan.reads, ()
+                plan.only_order(values)
         return number, plan
 
     def _before(self, ins: Instruction, plan: Plan, values: tuple[Any, ...]) -> None:

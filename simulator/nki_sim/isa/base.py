@@ -34,6 +34,7 @@ from nki_sim.isa import indirection
 from nki_sim.isa.enums import dependency, engine
 from nki_sim.memory import PARTITION_LIMIT, MemoryRegion
 from nki_sim.tensor import NkiTensor, coalesce
+from nki_sim.unrolled import Keyed, keyed, keyed_by
 
 if sys.version_info >= (3, 11):
     from typing import dataclass_transform
@@ -190,6 +191,10 @@ class Instruction:
     param_names: ClassVar[tuple[str, ...]] = ()
     get_operands: ClassVar[Callable[[Any], tuple[Any, ...]]]
     get_params: ClassVar[Callable[[Any], tuple[Any, ...]]]
+    keyed: ClassVar[Keyed]
+    """Notes the step; both, the parameters as part of what tells plans apart, and the name."""
+    depth: ClassVar[int] = 2
+    """How many frames above the machine's record the caller of its constructor is, at most."""
     accumulates: ClassVar[bool] = False
     """Whether its write continues a PSUM accumulation group (the tensor engine's do)."""
     takes_scales: ClassVar[bool] = False
@@ -219,7 +224,15 @@ class Instruction:
         cls.operand_names = tuple(cls.specs)
         cls.get_operands = staticmethod(_getter(cls.operand_names))
         cls.get_params = staticmethod(_getter(cls.param_names))
+        cls.keyed = staticmethod(keyed(cls.operand_names, cls.param_names))
         cls.checks = tuple(_checks_of(cls))
+        cls.depth = 3 + sum("__post_init__" in vars(level) for level in cls.__mro__)
+
+    @classmethod
+    def declare(cls, operands: Callable[[Any], tuple[Any, ...]], params: Callable[[Any], tuple[Any, ...]]) -> None:
+        """Have other operands, or parameters, than the fields say."""
+        cls.get_operands, cls.get_params = staticmethod(operands), staticmethod(params)
+        cls.keyed = staticmethod(keyed_by(operands, params))
 
     @classmethod
     def rules(cls) -> list[Rule]:
@@ -248,7 +261,7 @@ class Instruction:
     # -- instance side -----------------------------------------------------------------------------------------------
 
     def __post_init__(self) -> None:
-        context.machine().issue(self)
+        (context.machine_or_none() or context.machine()).issue(self)
 
     def resolve_engine(self, core: NeuronCore) -> engine:
         """The engine that executes it."""

@@ -73,7 +73,7 @@ class dma_compute(Instruction):
         """The sources are operands, not one parameter."""
         super().collect()
         names = cls.param_names = tuple(n for n in cls.param_names if n != "srcs")
-        cls.get_params = staticmethod(lambda ins: tuple(getattr(ins, n) for n in names))
+        cls.declare(cls.get_operands, lambda ins: tuple(getattr(ins, n) for n in names))
 
     def __post_init__(self) -> None:
         listed = isinstance(self.srcs, (list, tuple))

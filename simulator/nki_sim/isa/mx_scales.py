@@ -43,8 +43,8 @@ class ScaledInstruction(ComputeInstruction):
         cls.specs, cls.operand_names = specs, tuple(specs)
         cls.row_operands = tuple(n for s in cls.scales for n in (s, *_row_names(s)))
         names = cls.operand_names
-        cls.get_operands = staticmethod(
-            lambda ins: tuple([ins.first_rows[n] if n in ins.scales else getattr(ins, n) for n in names])
+        cls.declare(
+            lambda ins: tuple([ins.first_rows[n] if n in ins.scales else getattr(ins, n) for n in names]), cls.get_params
         )
 
     def __post_init__(self) -> None:

@@ -53,7 +53,7 @@ class nonzero_with_count(ComputeInstruction):
     def collect(cls) -> None:
         """What is read of ``src`` is one partition of each core: the rest need not be written."""
         super().collect()
-        cls.get_operands = staticmethod(lambda ins: (ins.dst, _firsts(ins.src)))
+        cls.declare(lambda ins: (ins.dst, _firsts(ins.src)), cls.get_params)
 
     def __post_init__(self) -> None:
         self.__dict__["partitions"] = partitions(self.src) if isinstance(self.src, NkiTensor) else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -77,12 +77,12 @@ class tensor_scalar(ComputeInstruction):
                     return Broken(f"{name} is an indirect() view and the operators are {' and '.join(sorted(names))}", name)
         return None
 
-    neutral: ClassVar[object] = True  # None where operand0 is a value: plans differ, since a unary op0 takes none
+    neutral = True  # False where operand0 is a value: plans differ, since a unary op0 takes none
 
     def __post_init__(self) -> None:
         operand = self.operand0
         if type(operand) is NkiTensor or (operand is not None and operand != 0):
-            self.__dict__["neutral"] = None
+            self.neutral = False
         super().__post_init__()
 
     def _ops(self) -> tuple[Operator, Operator | None]:

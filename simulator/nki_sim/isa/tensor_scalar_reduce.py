@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -64,11 +64,11 @@ class tensor_scalar_reduce(ComputeInstruction):
     indirect_operands = allowed("tensor_scalar_reduce", ("dst", "data"), (Engine.vector,))
     indirect_partitions = aligned("tensor_scalar_reduce", "data")
 
-    neutral: ClassVar[object] = True  # None where operand0 is a value: plans differ, since a unary op0 takes none
+    neutral = True  # False where operand0 is a value: plans differ, since a unary op0 takes none
 
     def __post_init__(self) -> None:
         if isinstance(self.operand0, NkiTensor) or (self.operand0 is not None and self.operand0 != 0):
-            self.__dict__["neutral"] = None
+            self.neutral = False
         super().__post_init__()
         accumulator("vector").note(self, self.reduce_cmd)
 

@@ -60,7 +60,7 @@ class topk(ComputeInstruction):
     def collect(cls) -> None:
         """What is read of ``src`` is the columns with elements: the rest need not be written."""
         super().collect()
-        cls.get_operands = staticmethod(lambda ins: (ins.val_dst, ins.idx_dst, _active(ins.src, ins.n)))
+        cls.declare(lambda ins: (ins.val_dst, ins.idx_dst, _active(ins.src, ins.n)), cls.get_params)
 
     def __post_init__(self) -> None:
         self.__dict__["columns"] = free(self.src) if isinstance(self.src, NkiTensor) else 0

@@ -116,13 +116,14 @@ def _decoded(content: bytes, core: NeuronCore) -> Entry:
     program.constants.extend(reader.value(made) for made in head["constants"])
     steps, flat = reader.array(head["steps"]), reader.array(head["operands"]).tolist()
     widths = [2 * len(made["slots"]) for made in head["plans"]]
-    at = 0
+    operands, at = [], 0
     for number in steps.tolist():
-        program.append(number, -1, flat[at : at + widths[number]])
+        operands.append(flat[at : at + widths[number]])
+        program.append(number, -1, operands[-1])
         at += widths[number]
     for made in head["plans"]:
         with context.running(machines[made["core"]]):
-            program.plans.append(_planned(reader, machines[made["core"]], made))
+            program.plans.append(_planned(reader, machines[made["core"]], made, operands[made["first"]]))
     outputs = tuple(_access(*made) for made in head["outputs"])
     _check_inside(machine, outputs)
     entry = Entry(machine, tuple(head["inputs"]), outputs, _read_returned(head["returned"]))
@@ -148,13 +149,13 @@ def _allocated(number: int, made: list[Any]) -> Allocation:
     return Allocation(number, MemoryRegion[region], tuple(shape), kind, name, None, role, where, born, last, core=core)
 
 
-def _planned(reader: Reader, machine: Machine, made: dict[str, Any]) -> Plan:
-    """A plan whose body the instruction makes again, for operands like those of the plan's first step."""
+def _planned(reader: Reader, machine: Machine, made: dict[str, Any], first: list[int]) -> Plan:
+    """A plan whose body the instruction makes again, for operands like those that its first step has in the record."""
     slots = tuple(Slot(**dict(zip(_SLOT, map(reader.value, slot), strict=True))) for slot in made["slots"])
     params = {name: reader.value(value) for name, value in made["params"].items()}
     decided = {name: reader.value(value) for name, value in made["decided"].items()}
     kind = isa.INSTRUCTIONS[made["instruction"]]
-    values = [_operand(machine, slot, *where) for slot, where in zip(slots, machine.program.raw(made["first"]), strict=True)]
+    values = [_operand(machine, slot, *where) for slot, *where in zip(slots, first[::2], first[1::2], strict=True)]
     ins = object.__new__(kind)
     for name, value in {**dict(zip(kind.operand_names, values, strict=True)), **params, **decided}.items():
         if name not in kind.operand_names and name not in kind.param_names:
