@@ -38,6 +38,7 @@ from nki_sim.errors import (
 )
 from nki_sim.fingerprint import UNKNOWN, fingerprint, frozen
 from nki_sim.hw import LNC_VARIABLE, NeuronCore, core
+from nki_sim.inputs import Inputs
 from nki_sim.kept import keep, recall
 from nki_sim.machine import Disturbed, Machine
 from nki_sim.memory import MemoryRegion
@@ -419,7 +420,9 @@ class Kernel:
     ) -> _Done:
         """Trace the kernel on its machines, check what came out, and give it out."""
         machine, hw = machines[0], machines[0].core
-        inputs = {t.storage.allocation.id: t.array.copy() for t, _ in arrays} if options.keep_inputs and not options.dry else {}
+        inputs = Inputs()
+        for tensor, _ in arrays if options.keep_inputs and not options.dry else ():
+            inputs.add(tensor.storage.allocation.id, tensor.storage.allocation.label, tensor.array)
         if len(machines) == 1 and options.stores_precisely and not options.strict and not options.dry:
             machine.wait()
         began = time.perf_counter()
@@ -476,7 +479,7 @@ class Kernel:
         return maps
 
     def _run_of(
-        self, machines: Sequence[Machine], maps: list[MemoryMap], inputs: dict[int, Array], result: Any, options: RunOptions
+        self, machines: Sequence[Machine], maps: list[MemoryMap], inputs: Inputs, result: Any, options: RunOptions
     ) -> Run:
         first = machines[0]
         return Run(self.name, first.core, first.programs, result, first, maps[0], inputs, precise=options.stores_precisely,
@@ -638,7 +641,7 @@ def _results(done: _Done, arrays: Sequence[tuple[NkiTensor, Incoming]]) -> Any:
     machine = done.run.machine
     if machine.pending is not None and machine.pending.worth_fusing and done.repeats:
         try:
-            result = _again(done.entry, [given for _, given in arrays])
+            result = _again(done.entry, [given for _, given in arrays], done.run.inputs)
             machine.forget_pending()
             return result
         except Disturbed:
@@ -649,12 +652,13 @@ def _results(done: _Done, arrays: Sequence[tuple[NkiTensor, Incoming]]) -> Any:
     for tensor, given in arrays:
         host = tensor.storage.host
         if host is not None and host.written:
+            done.run.inputs.copy(tensor.storage.allocation.id)
             given.write_back(tensor.array)
     return results if len(results) > 1 else results[0]
 
 
-def _again(entry: Entry, given: list[Incoming]) -> Any:
-    """Run a kept kernel on other arrays, and give out what it returns."""
+def _again(entry: Entry, given: list[Incoming], inputs: Inputs | None = None) -> Any:
+    """Run a kept kernel on other arrays, and give out what it returns; ``inputs`` are to stay what they were."""
     values, written = entry([one.array for one in given])
     restore = given[0].restore if given else (lambda a: a)
 
@@ -663,6 +667,8 @@ def _again(entry: Entry, given: list[Incoming]) -> Any:
 
     result = _mapped(entry.returned, give)
     for which, array in written.items():
+        if inputs is not None:
+            inputs.copy(entry.inputs[which])
         given[which].write_back(array)
     return result
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from nki_sim.dtypes import Array
 from nki_sim.errors import Diagnosis
 from nki_sim.hw import NeuronCore
+from nki_sim.inputs import Inputs
 from nki_sim.machine import Machine
 from nki_sim.placement import MemoryMap
 from nki_sim.program import Program
@@ -30,7 +30,8 @@ class RunOptions:
         target: trn1, trn2 or trn3 (or their other names); ``None``: from the environment, then trn2.
         strict: findings (undefined behaviour, soft rules) are errors.
         precise: ``False`` stores low-precision floats as float32; ``None``: as ``NKI_PRECISE_FP`` says.
-        keep_inputs: copy the inputs, so that the run can be stepped through later.
+        keep_inputs: keep the inputs, so that the run can be stepped through later: copies, but of arrays of over 1 MiB only
+            when somebody looks, and if they are still what they were.
         dry: trace shapes only: nothing is computed, and there is no result.
         watch: of a dry run, also report what is read, or returned, without having been written. (Other runs always do.)
     """
@@ -106,7 +107,7 @@ class Run:
     result: Any
     machine: Machine = field(repr=False)
     memory: MemoryMap = field(repr=False)
-    inputs: dict[int, Array] = field(default_factory=dict, repr=False)
+    inputs: Inputs = field(default_factory=Inputs, repr=False)
     seconds: float = 0.0
     precise: bool = True
     memories: tuple[MemoryMap, ...] = field(default=(), repr=False)
@@ -163,7 +164,7 @@ class Run:
         """Step through the run: what was in memory at any step.
 
         Raises:
-            ValueError: the run did not keep its inputs.
+            ValueError: the run did not keep its inputs, or a large one was changed since.
         """
         if not self.inputs and any(a.role == "input" for a in self.program.allocations):
             raise ValueError("this run did not keep its inputs: run it with nki_sim.run(kernel, …)")
