@@ -267,10 +267,20 @@ def call_sites(depth: int = 1) -> tuple[Site | None, Site | None]:
     return _site(frame.f_code, frame.f_lasti), None if outer is None else _site(outer.f_code, outer.f_lasti)
 
 
-@lru_cache(maxsize=4096)
+MOST_SITES = 4096
+_sites: dict[tuple[int, int], Site] = {}
+"""Sites by the identity of their code, which they keep alive: hashing it takes longer than all else here."""
+
+
 def _site(code: CodeType, lasti: int) -> Site:
     """One object per place: a loop allocates at the same one again and again."""
-    return Site(code, lasti)
+    key = (id(code), lasti)
+    found = _sites.get(key)
+    if found is None:
+        if len(_sites) >= MOST_SITES:
+            _sites.clear()
+        found = _sites[key] = Site(code, lasti)
+    return found
 
 
 def call_chain(depth: int = 1) -> list[Site]:

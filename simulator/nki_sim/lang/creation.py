@@ -130,12 +130,10 @@ def ndarray(
         acc = nl.ndarray((64, 256), dtype=nl.float32, buffer=nl.psum)
         out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
     """
-    if isinstance(shape, (int, np.integer)) or not all(isinstance(n, (int, np.integer)) for n in shape):
-        raise fail(SHAPE, f"shape {shape!r}", target=_target(), subject="nl.ndarray", operand="shape")
+    own = _sizes(shape)
     row, machine = resolve_dtype(dtype, "nl.ndarray"), context.machine()
     if row.kind == "packed" and machine.core.gen < 4:
         raise fail(X4_GEN4, f"dtype {row.name} on {_target()}", target=_target(), subject="nl.ndarray", operand="dtype")
-    own = shape if type(shape) is tuple and all(type(n) is int for n in shape) else tuple(int(n) for n in shape)
     made = machine.allocate(own, row, buffer, name, address)
     place = made.storage.allocation.address
     if buffer is sbuf and place is not None and place[1] % machine.core.sbuf_min_align:
@@ -143,6 +141,19 @@ def ndarray(
     if name and not machine.memory.take_name(name):
         machine.found(_portability(NAME_UNIQUE, f"a second tensor named {name!r}", "nl.ndarray"))
     return made
+
+
+def _sizes(shape: Any) -> tuple[int, ...]:
+    """A shape as a tuple of plain ints."""
+    if type(shape) is tuple:
+        for n in shape:
+            if type(n) is not int:
+                break
+        else:
+            return shape
+    if isinstance(shape, (int, np.integer)) or not all(isinstance(n, (int, np.integer)) for n in shape):
+        raise fail(SHAPE, f"shape {shape!r}", target=_target(), subject="nl.ndarray", operand="shape")
+    return tuple(int(n) for n in shape)
 
 
 def full(shape: Sequence[int], fill_value: float, dtype: Any, buffer: MemoryRegion = sbuf, name: str = "") -> NkiTensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,28 +101,38 @@ def within(part: Access, whole: Access, target: Access) -> Access | None:
         return None
     if part.shape == whole.shape and part.offset == whole.offset and part.strides == whole.strides:
         return target
-    index, remaining = [], part.offset
-    for stride in whole.strides:
-        index.append(remaining // stride)
-        remaining %= stride
+    moved = _moved((part.shape, part.offset, part.strides), (whole.shape, whole.strides), target.strides)
+    return None if moved is None else Access(target.key, part.shape, target.offset + moved[0], moved[1], part.dtype)
+
+
+Sizes = tuple[int, ...]
+
+
+@lru_cache(maxsize=4096)
+def _moved(part: tuple[Sizes, int, Sizes], whole: tuple[Sizes, Sizes], target: Sizes) -> tuple[int, Sizes] | None:
+    """Offset and strides of a part where the whole has the strides ``target``."""
+    (shape, remaining, along), (_, steps) = part, whole
+    index = []
+    for step in steps:
+        index.append(remaining // step)
+        remaining %= step
     if remaining:
         return None
     strides = []
-    for n, stride in zip(part.shape, part.strides, strict=True):
+    for n, stride in zip(shape, along, strict=True):
         dim = _dimension(stride, n, index, whole)
         if dim is None:
             return None
-        strides.append(0 if n == 1 or not stride else stride // whole.strides[dim] * target.strides[dim])
-    offset = target.offset + sum(i * s for i, s in zip(index, target.strides, strict=True))
-    return Access(target.key, part.shape, offset, tuple(strides), part.dtype)
+        strides.append(0 if n == 1 or not stride else stride // steps[dim] * target[dim])
+    return sum(i * s for i, s in zip(index, target, strict=True)), tuple(strides)
 
 
-def _dimension(stride: int, n: int, index: list[int], whole: Access) -> int | None:
+def _dimension(stride: int, n: int, index: list[int], whole: tuple[Sizes, Sizes]) -> int | None:
     """The dimension of ``whole`` along which a stride moves, without leaving it."""
     if n == 1 or not stride:
         return 0
-    for dim, step in enumerate(whole.strides):
-        if stride > 0 and stride % step == 0 and index[dim] + (n - 1) * (stride // step) < whole.shape[dim]:
+    for dim, (size, step) in enumerate(zip(*whole, strict=True)):
+        if stride > 0 and stride % step == 0 and index[dim] + (n - 1) * (stride // step) < size:
             return dim
     return None
 

@@ -11,7 +11,7 @@ from nki_sim.dtypes import Array
 from nki_sim.machine import Disturbed, Machine
 from nki_sim.replay.accesses import Access
 from nki_sim.replay.fusion import as_f32, factors, fuse
-from nki_sim.replay.nodes import Graph, Node, accesses_of
+from nki_sim.replay.nodes import Graph, Node
 
 Call = tuple[Callable[..., Any], list[Any]]
 
@@ -173,10 +173,10 @@ def _lives(nodes: list[Node], outside: set[Any]) -> tuple[dict[int, list[Any]], 
     first: dict[Any, int] = {}
     last: dict[Any, int] = {}
     for at, node in enumerate(nodes):
-        for use in accesses_of(node):
-            if use.access.key not in outside:
-                first.setdefault(use.access.key, at)
-                last[use.access.key] = at
+        for operand in node.operands:
+            if type(operand) is Access and operand.key not in outside:
+                first.setdefault(operand.key, at)
+                last[operand.key] = at
     births: dict[int, list[Any]] = {}
     deaths: dict[int, list[Any]] = {}
     for key, at in first.items():

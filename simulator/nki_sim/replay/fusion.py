@@ -98,7 +98,7 @@ def _evict_in_place(graph: Graph, products: list[Product]) -> None:
         if target.dtype != F32:
             product.function = _multiply(target.dtype)
         every = graph.uses[target.key]
-        every[next(i for i, use in enumerate(every) if use.node is copy)] = Use(product, 0)
+        every[next(i for i, use in enumerate(every) if use.node is copy)] = Use(product, 0, True)
         copy.dropped = True
         product.operands[0] = target
 
@@ -212,7 +212,7 @@ def _sum_up(graph: Graph) -> list[Product]:
         graph.replace(last, product)
         for use in group:
             use.node.dropped = True
-        graph.uses[number] = [Use(product, 0), *reads]
+        graph.uses[number] = [Use(product, 0, True), *reads]
         products.append(product)
     return products
 

@@ -36,15 +36,12 @@ class Use:
 
     node: Node
     place: int
+    writes: bool
 
     @property
     def access(self) -> Access:
         found: Access = self.node.operands[self.place]
         return found
-
-    @property
-    def writes(self) -> bool:
-        return self.place in self.node.writes
 
 
 @dataclass
@@ -56,39 +53,31 @@ class Graph:
     uses: dict[Any, list[Use]] = field(default_factory=dict)
     _written: dict[Any, bool] = field(default_factory=dict)
     _whole: dict[int, Access] = field(default_factory=dict)
-    _placing: dict[Any, Callable[[int, int], Access]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, machine: Machine) -> Graph:
         """The graph of a finished run."""
-        graph = cls(machine)
-        for step in range(len(machine.program)):
-            graph.add(graph._node(step))
+        graph, program, found = cls(machine), machine.program, _Places(machine)
+        numbers, _, flat = program.tables
+        operands, at = flat.tolist(), 0
+        for step, number in enumerate(numbers.tolist()):
+            plan = program.plans[number]
+            end = at + 2 * len(plan.slots)
+            graph._add(Node(plan.body, found.of(number, operands[at:end]), plan.writes, plan.updates, plan, step=step))
+            at = end
         return graph
 
-    def add(self, node: Node) -> None:
+    def _add(self, node: Node) -> None:
         """Append a node and note its uses."""
         self.nodes.append(node)
-        for use in accesses_of(node):
-            self.uses.setdefault(use.access.key, []).append(use)
-
-    def _node(self, step: int) -> Node:
-        program = self.machine.program
-        plan = program.plan_at(step)
-        operands: list[Any] = []
-        for at, (slot, (where, offset)) in enumerate(zip(plan.slots, program.raw(step), strict=True)):
-            if at in plan.orders:
-                operands.append(None)  # the order of the nodes is what a barrier is for
-            elif where >= 0:
-                tensor = program.allocations[where]
-                alike = (id(slot), tensor.region, tensor.core, tensor.row_bytes, tensor.dtype.itemsize, tensor.address)
-                place = self._placing.get(alike)
-                if place is None:
-                    place = self._placing[alike] = places(self.machine, tensor, slot)
-                operands.append(place(where, offset))
-            else:
-                operands.append(program.constants[offset] if where == SCALAR else None)
-        return Node(plan.body, operands, plan.writes, plan.updates, plan, step=step)
+        uses, writes = self.uses, node.writes
+        for place, operand in enumerate(node.operands):
+            if type(operand) is Access:
+                use = Use(node, place, place in writes)
+                if operand.key in uses:
+                    uses[operand.key].append(use)
+                else:
+                    uses[operand.key] = [use]
 
     def replace(self, node: Node, other: Node) -> None:
         """Put another node in a step's place."""
@@ -126,12 +115,42 @@ class Graph:
     def users(self, number: Any) -> list[Use]:
         """The uses of an allocation that remain."""
         uses = self.uses.get(number, [])
-        return [use for use in uses if not use.node.dropped and use.access.key == number]
+        return [use for use in uses if not use.node.dropped and use.node.operands[use.place].key == number]
 
     def allocation(self, number: int) -> Allocation:
         return self.machine.program.allocations[number]
 
 
-def accesses_of(node: Node) -> Iterator[Use]:
-    """The operands of a node that are accesses."""
-    return (Use(node, place) for place, operand in enumerate(node.operands) if type(operand) is Access)
+class _Places:
+    """Recorded operands as accesses. Those of one place in a plan, in tensors that lie in memory alike, are made in one way."""
+
+    def __init__(self, machine: Machine):
+        self._machine = machine
+        self._ways: dict[tuple[int, int, int], Callable[[int, int], Access]] = {}
+        """By plan, place and layout."""
+        layouts: dict[Any, int] = {}
+        self._layout = [
+            layouts.setdefault((t.region, t.core, t.row_bytes, t.dtype.itemsize, t.address), len(layouts))
+            for t in machine.program.allocations
+        ]
+
+    def of(self, number: int, flat: list[int]) -> list[Any]:
+        """The operands of a step of plan ``number``, of which the record has ``flat``."""
+        program = self._machine.program
+        operands: list[Any] = []
+        for i in range(0, len(flat), 2):
+            where, offset = flat[i], flat[i + 1]
+            if where >= 0:
+                way = self._ways.get((number, i, self._layout[where]))
+                operands.append((way or self._way(number, i, where))(where, offset))
+            else:
+                operands.append(program.constants[offset] if where == SCALAR else None)
+        for place in program.plans[number].orders:
+            operands[place] = None  # the order of the nodes is what a barrier is for
+        return operands
+
+    def _way(self, number: int, i: int, where: int) -> Callable[[int, int], Access]:
+        program = self._machine.program
+        tensor, slot = program.allocations[where], program.plans[number].slots[i // 2]
+        made = self._ways[number, i, self._layout[where]] = places(self._machine, tensor, slot)
+        return made
