@@ -142,8 +142,13 @@ class _CpuSimulate:
 
 
 def _plain(inputs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments, with packed arrays as whole numbers: all that an array from outside can be."""
-    return {n: _as_bits(v) if isinstance(v, np.ndarray) and _packed(v.dtype) else v for n, v in inputs.items()}
+    """The arguments, with packed arrays as whole numbers: all that an array from outside can be.
+
+    Arrays are copied: the suite computes its references after the run, and a cache that the kernel updates in place would show
+    them its new values.
+    """
+    plain = {n: _as_bits(v) if isinstance(v, np.ndarray) and _packed(v.dtype) else v for n, v in inputs.items()}
+    return {n: v.copy() if isinstance(v, np.ndarray) else v for n, v in plain.items()}
 
 
 def _viewing(kernel: Any, inputs: dict[str, Any], returned: list[str]) -> Any:
@@ -272,14 +277,14 @@ def _execute_ranks(case: Any, ranks: int) -> None:
 
     target = _GEN[case.compiler_input.platform_target.get_nc_gen()]
     os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] = target
-    per_rank = [
-        case.kernel_input.for_rank(r) if hasattr(case.kernel_input, "for_rank") else case.kernel_input for r in range(ranks)
-    ]
-    given = [{k.removesuffix(".must_alias_input"): v for k, v in one.items()} for one in per_rank]
+    inputs = case.kernel_input
+    per_rank = [inputs.for_rank(r) for r in range(ranks)] if hasattr(inputs, "for_rank") else [inputs]
+    given = [_plain({k.removesuffix(".must_alias_input"): v for k, v in one.items()}) for one in per_rank]
+    given *= ranks // len(given)  # each rank copies what it writes
     kernel = nki_sim.jit(case.kernel_func)[case.compiler_input.logical_nc_config]
     CASE.update(kernel=kernel.name, target=target, cores=kernel.lnc)
     with _simulating():
-        run = nki_sim.run_ranks(kernel, [_plain(one) for one in given], ranks=ranks, target=target, keep_inputs=False)
+        run = nki_sim.run_ranks(kernel, given, ranks=ranks, target=target, keep_inputs=False)
     CASE.update(instructions=len(run.program), findings=sorted({f.rule.id for f in run.findings if f.rule}))
     wanted = case.validation_args
     several = hasattr(wanted.golden_output, "for_rank")
