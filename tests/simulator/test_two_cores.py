@@ -482,6 +482,36 @@ def test_the_same_values_written_by_both_are_work_done_twice():
     assert [f.rule.id for f in run.findings] == ["memory.written_twice"]
 
 
+def both_write(x, then=""):
+    """Both cores write the same to a shared tensor, and each reads it back."""
+    i, _ = me()
+    shared, out = (nl.ndarray((n, 48), dtype=x.dtype, buffer=nl.shared_hbm) for n in (64, 48))
+    if then == "core 1 reads first" and i == 1:
+        nl.load(shared[0:32])
+    nl.store(shared[0:32], nl.load(x[0:32]))
+    if then == "core 0 writes again" and i == 0:
+        nl.store(shared[0:32], nl.load(x[32:64]))
+    if then == "core 0 writes more" and i == 0:
+        nl.store(shared[32:64], nl.load(x[32:64]))
+    rows = slice(8, 40) if then == "core 0 writes more" else slice(8, 32)
+    nl.store(out[24 * i : 24 * i + 24], nl.load(shared[rows])[0:24])
+    return out
+
+
+@pytest.mark.parametrize("dry", [False, True])
+def test_what_both_wrote_alike_either_may_read(dry):
+    run = kernel(both_write).run((X,), {}, nki_sim.RunOptions(dry=dry, watch=dry))
+    assert [f.rule.id for f in run.findings] == ([] if dry else ["memory.written_twice"])
+
+
+@pytest.mark.parametrize(
+    ("then", "access"), [("core 1 reads first", "reads"), ("core 0 writes again", "writes"), ("core 0 writes more", "reads")]
+)
+def test_what_both_wrote_alike_excuses_no_other_access(then, access):
+    races = [f.headline for f in on_two(both_write, X, then).findings if f.rule.id == "memory.race"]
+    assert any(access in headline for headline in races)
+
+
 # --- deadlocks ---------------------------------------------------------------------------------------------------------
 
 

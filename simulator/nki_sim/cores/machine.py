@@ -144,7 +144,9 @@ class CoreMachine(Machine):
     def _before(self, ins: Instruction, plan: Plan, values: tuple[Any, ...]) -> None:
         super()._before(ins, plan, values)
         for race in self._races_of(ins, plan, values, ins.step) if self.dry else ():
-            if not self._may_be_twice(plan, values, race):  # what only values tell
+            if self._may_be_twice(plan, values, race):  # what only values tell
+                race.agree()
+            else:
                 self._race(ins, plan, values, race, RACE)
 
     def _run(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], step: int) -> None:
@@ -153,6 +155,8 @@ class CoreMachine(Machine):
         super()._run(ins, plan, values, step)
         for race, was in zip(races, before, strict=True):
             same = was is not None and values[race.place].array.tobytes() == was
+            if same:
+                race.agree()
             self._race(ins, plan, values, race, TWICE if same else RACE)
 
     def _races_of(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], step: int) -> list[Race]:

@@ -42,6 +42,32 @@ TWICE = Rule(
 )
 
 
+@dataclass
+class _Touch:
+    """One access to a tensor."""
+
+    core: int
+    step: int
+    box: Box
+    pattern: Pattern
+    """Where an index picked rows, what of the first one."""
+    rows: frozenset[int] | None = None
+    """The rows that an index picked, where one did."""
+    row: int = 0
+    """Elements of a row."""
+    same: list[tuple[int, Box]] = field(default_factory=list)
+    """Cores that wrote the same values themselves, and where."""
+
+    @property
+    def key(self) -> Any:
+        """What it touches."""
+        return self.pattern, self.rows, self.row
+
+    def wrote_for(self, other: _Touch) -> bool:
+        """Whether the core of a read wrote all that it reads itself, with the values of this write."""
+        return any(core == other.core and box.contains(other.box) for core, box in self.same)
+
+
 @dataclass(frozen=True)
 class Race:
     """An access that another core's conflicts with.
@@ -51,31 +77,21 @@ class Race:
         step: the other access.
         whole: whether that one touched all that this one does.
         between: a barrier for another tensor that lies between the two, in words; the dependencies may order them.
+        touches: what the other access and this one touch.
     """
 
     place: int
     step: int
     whole: bool
-    between: str = ""
+    between: str
+    touches: tuple[_Touch, _Touch]
 
-
-@dataclass
-class _Touch:
-    """One access to a tensor."""
-
-    step: int
-    box: Box
-    pattern: Pattern
-    """Where an index picked rows, what of the first one."""
-    rows: frozenset[int] | None = None
-    """The rows that an index picked, where one did."""
-    row: int = 0
-    """Elements of a row."""
-
-    @property
-    def key(self) -> Any:
-        """What it touches."""
-        return self.pattern, self.rows, self.row
+    def agree(self) -> None:
+        """Both wrote the same values: whichever of the two comes first, either core reads these where it wrote itself."""
+        theirs, ours = self.touches
+        if _fills(ours):
+            theirs.same.append((ours.core, ours.box))
+            ours.same.append((theirs.core, ours.box))
 
 
 @dataclass
@@ -142,7 +158,7 @@ class Races:
         if logs is None:
             logs = self._logs[id(storage)] = [_Log() for _ in self._known]
             self._kept.append(storage)
-        touch = _touch(step, tile, slot)
+        touch = _touch(core, step, tile, slot)
         if touch is None:
             return []
         found: list[Race] = []
@@ -159,13 +175,13 @@ class Races:
             log.reads.find(touch.box, near, 0)
         for step in sorted(near):
             for other in log.touches[step] if step >= known else ():
-                if other.box.overlaps(touch.box) and _share(other, touch):
+                if other.box.overlaps(touch.box) and _share(other, touch) and (writes or not other.wrote_for(touch)):
                     whole = _fills(other) and other.box.contains(touch.box)
-                    yield Race(place, step, whole, self._barrier if step < self._since else "")
+                    yield Race(place, step, whole, self._barrier if step < self._since else "", (other, touch))
                     break
 
 
-def _touch(step: int, tile: NkiTensor, slot: Slot) -> _Touch | None:
+def _touch(core: int, step: int, tile: NkiTensor, slot: Slot) -> _Touch | None:
     """What an access touches now; nothing where a runtime index is outside."""
     pattern = tile.pattern
     dynamic = tile.dynamic
@@ -176,14 +192,14 @@ def _touch(step: int, tile: NkiTensor, slot: Slot) -> _Touch | None:
             return None
     box = box_of(tile.storage.allocation, slot, pattern[0])
     if not slot.gathers or dynamic is None:
-        return _Touch(step, box, pattern)
+        return _Touch(core, step, box, pattern)
     offset, shape, strides, itemsize = pattern
     skipped, offset = divmod(offset, dynamic.stride)
     index = np.asarray(dynamic.index.array).reshape(-1)[: shape[0]]
     rows = frozenset(int(i) + skipped for i in index if 0 <= i < dynamic.size)  # what is outside is not transferred
     if not rows:
         return None
-    return _Touch(step, box, (offset, (1, *shape[1:]), strides, itemsize), rows, dynamic.stride)
+    return _Touch(core, step, box, (offset, (1, *shape[1:]), strides, itemsize), rows, dynamic.stride)
 
 
 def elements(pattern: Pattern) -> Array:
