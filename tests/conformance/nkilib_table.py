@@ -38,9 +38,13 @@ FAULTS = {
     r"mm_bwd.*_exp-1_bs-512_k-1_int-128_[\s\S]*affinities_masked_grad": "as above",
     r"Unsupported out_x4_dtype": "compares the name of an MX dtype, which NumPy's stand-in for it has not",
     r"mlp_tkg_gate_up_projection\.py, line 243[\s\S]*ap\.partition_first": "a pattern steps by a slice's columns",
+    r"cte_sweep_cp_manual\[\w+-True-[12]-1-1-32768-None-None-32-31-128-(2|127)-": "a tile is written over before it is read",
+    r"test_mlp_tkg_unit\[\S+_i-(384|448)_\S+_q_t-3_[\s\S]*failed for": "multiplies by 0 what nobody wrote, which is NaN here",
+    r"test_mlp_tkg_unit\[\S+_i-3584_\S+_q_t-3_norm_type-1_[\s\S]*failed for": "the replaced scale: passes with the new one",
+    r"test_mxfp_load_performance[\s\S]*failed for": "the replaced scale, and 0 expected of scales that nobody wrote",
 }
 """Cases that fail by themselves at tag 2.29, by their name or what they raise, and why: a name that is not there, a race, a
-documented limit that the library breaks, or a reference of an older release."""
+documented limit that the library breaks, memory read too early or too late, or a reference of an older release."""
 
 Row = dict[str, Any]
 
