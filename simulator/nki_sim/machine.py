@@ -405,7 +405,7 @@ class Machine:
             silent = len(self.report.findings) == findings and _types(type(ins).get_params(ins)) == given  # no enum's number
             if plan.waits and _is_plain(params) and silent and not self._muted:
                 self._known.add(key, plan)
-        plan = plan.running(self._body(ins, values[: len(type(ins).operand_names)]), values)
+        plan = plan.running(self._body(ins, values[: len(type(ins).operand_names)]))
         self.program.plans.append(plan)
         return len(self.program.plans) - 1, plan
 
@@ -427,7 +427,7 @@ class Machine:
         tensors = [i for i, v in enumerate(values) if isinstance(v, NkiTensor)]
         shown = zip(kind.param_names, kind.get_params(ins), strict=True)
         defaults = {n: getattr(kind, n, None) for n in kind.param_names}
-        return Plan(
+        plan = Plan(
             instruction=kind.__name__,
             engine=ins.resolve_engine(self.core).name,
             slots=slots,
@@ -445,6 +445,8 @@ class Machine:
             elements=largest(values),
             depth=kind.depth,
         )
+        plan.unroll(values)
+        return plan
 
     def _no_operator(self, ins: Instruction, error: UnknownOperatorError) -> NkiError:
         return self.error(ins, OPERATOR, Broken(str(error), "op", error=NkiTypeError))

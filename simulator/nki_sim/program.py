@@ -10,7 +10,8 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from types import FrameType
 from typing import Any
 
@@ -95,11 +96,17 @@ class Plan:
     note: Callable[..., Sequence[int]] = _no_way
     """What the record has of the operands: ``note(constant, values, step)``."""
 
-    def running(self, body: Callable[..., None], values: Sequence[Any]) -> Plan:
-        """The same with another body, for operands such as ``values``."""
+    def unroll(self, values: Sequence[Any]) -> None:
+        """Write out what it does with operands such as ``values``."""
         kinds = unrolled.kinds_of(values)
-        return replace(self, body=body, core=0, orders=(), look=unrolled.look(kinds, self.reads, self.writes),
-                       do=unrolled.do(kinds), note=unrolled.note(kinds, SCALAR, ABSENT))  # fmt: skip
+        self.look, self.do = unrolled.look(kinds, self.reads, self.writes), unrolled.do(kinds)
+        self.note = unrolled.note(kinds, SCALAR, ABSENT)
+
+    def running(self, body: Callable[..., None]) -> Plan:
+        """The same with another body."""
+        made = Plan(*_all_of(self))
+        made.body = body
+        return made
 
     def only_order(self, values: Sequence[Any]) -> None:
         """What it read, it does not cross; operands are such as ``values``."""
@@ -110,6 +117,9 @@ class Plan:
     def cycles(self) -> float:
         """Cycles of its engine until that can take the next instruction."""
         return self.cost.cycles
+
+
+_all_of = attrgetter(*(one.name for one in fields(Plan)))
 
 
 @dataclass(frozen=True)
