@@ -544,6 +544,7 @@ class Machine:
             missing = storage.missing(tile.pattern, chosen(tile, self._group(ins)))
         else:
             missing = storage.missing(tile.pattern)
+            tile.quiet = not missing and storage.is_plain
         if not missing:
             return
         under = storage.claim.gone if storage.claim is not None else None
@@ -598,6 +599,7 @@ class Machine:
             storage.state, storage.mask = FULL, None
         else:
             storage.mark(tile.pattern)
+            tile.quiet = storage.is_plain
 
     # -- findings and errors -----------------------------------------------------------------------------------------
 

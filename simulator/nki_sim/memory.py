@@ -319,6 +319,11 @@ class Storage:
         self.quiet_to_write = self.quiet_to_read and self.host is None
 
     @property
+    def is_plain(self) -> bool:
+        """Whether all there is to know of it is what was written."""
+        return self.accumulation is None and self.claim is None and self.host is None
+
+    @property
     def is_written(self) -> bool:
         """Whether at least some elements were written."""
         return self.state != NONE

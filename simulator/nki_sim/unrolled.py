@@ -46,8 +46,8 @@ def kinds_of(values: Sequence[Any]) -> tuple[str, ...]:
 @lru_cache(maxsize=4096)
 def look(kinds: tuple[str, ...], reads: tuple[int, ...], writes: tuple[int, ...]) -> Callable[..., None]:
     """Ask memory about the operands that it may have something to say of."""
-    lines = [f"if not v{i}.storage.quiet_to_read: machine.before_read(ins, slots[{i}].name, v{i})" for i in reads]
-    lines += [f"if not v{i}.storage.quiet_to_write: machine.before_write(ins, slots[{i}].name, v{i})" for i in writes]
+    line = "if not (v{1}.storage.quiet_to_{0} or v{1}.quiet): machine.before_{0}(ins, slots[{1}].name, v{1})"
+    lines = [line.format("read", i) for i in reads] + [line.format("write", i) for i in writes]
     found: Callable[..., None] = _made("machine, ins, slots, values", [f"{_values(kinds)} = values", *lines])
     return found
 
