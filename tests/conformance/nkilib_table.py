@@ -32,7 +32,7 @@ FAULTS = {
     r"test_qkv_cte_mx_bf16_static_dequant": "qkv() has no parameter is_input_swizzled",
     r"test_qkv_cte_mxfp8_static_dequant.*in_scale_shape[0-9]": "stream_shuffle_broadcast is imported as a module and called",
     r"test_rmsnorm_mx_quantize_tkg[\s\S]*out_scale": "a reference with the scale that release 0.5 replaced",
-    r"mxfp_unit\[2-4-1-1024-None-1536-2-5-128-NormType\.RMS_NORM[\s\S]*failed for": "as above: passes with that scale",
+    r"test_qkv_tkg_mxfp_unit\[\S*RMS_NORM[\s\S]*failed for": "the replaced scale; which case is off depends on those before it",
     r"test_folded_load_store_dst_batch\[lnc-2_b-(16|32)_": "both cores zero all of the output, then write halves: a race",
     r"mm_bwd.*_exp-16_bs-512_k-1_int-256_[\s\S]*affinities_masked_grad": "both cores zero a gradient, then write it: a race",
     r"mm_bwd.*_exp-1_bs-512_k-1_int-128_[\s\S]*affinities_masked_grad": "as above",
