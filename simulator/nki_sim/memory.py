@@ -345,15 +345,32 @@ class Storage:
             return
         pattern = filled(self.count, poison(dtype), stored)
         target = self.bytes.view(stored) if self.mask_itemsize == self.itemsize else self.bytes
-        np.copyto(target, pattern.view(target.dtype), where=self.mask)
+        np.copyto(target, pattern.view(target.dtype), where=self._mask_of_all())
 
-    def _mask_of(self, pattern: Pattern) -> Array:
-        """A view of the unwritten-mask (True: never written) for an access pattern."""
+    def spans_partitions(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+        """Whether an access, in elements of the tensor's own size, takes the same of every partition."""
+        return self.on_chip and shape[0] == self.allocation.shape[0] and (shape[0] == 1 or strides[0] == self.row_elems)
+
+    def _mask_of_all(self) -> Array:
+        """The mask, from now on with every element's own."""
+        assert self.mask is not None
+        if self.mask_itemsize == self.itemsize and len(self.mask) < self.count:
+            self.mask = np.tile(self.mask, self.allocation.partitions)
+        return self.mask
+
+    def _mask_of(self, pattern: Pattern, every: bool = False) -> Array:
+        """A view of the unwritten-mask (True: never written) for an access pattern; of one partition, for all, while no access
+        tells partitions apart, unless ``every`` element's own is wanted."""
         offset, shape, strides, itemsize = pattern
+        alike = not every and itemsize == self.itemsize == self.mask_itemsize and self.spans_partitions(shape, strides)
         if self.mask is None:
-            self.mask = np.full(self.count, self.state != FULL)
+            self.mask = np.full(self.row_elems if alike else self.count, self.state != FULL)
             self.mask_itemsize = self.itemsize
             self.unwritten_count = self.count if self.state != FULL else 0
+        if not alike:
+            self.mask = self._mask_of_all()
+        elif len(self.mask) < self.count:
+            return np.ndarray((1, *shape[1:]), np.bool_, self.mask.data, offset, strides)
         if itemsize != self.mask_itemsize:
             if self.mask_itemsize != 1:
                 self.mask = np.repeat(self.mask, self.mask_itemsize)
@@ -369,17 +386,17 @@ class Storage:
             return 0
         if self.state == NONE and chosen is None:
             return math.prod(pattern[1])
-        mask = self._mask_of(pattern)
-        count = int(np.count_nonzero(mask if chosen is None else mask[chosen]))
+        mask = self._mask_of(pattern, chosen is not None)
+        count = int(np.count_nonzero(mask if chosen is None else mask[chosen])) * (pattern[1][0] // len(mask))
         return -(-count // max(1, pattern[3] // self.mask_itemsize))
 
     def mark(self, pattern: Pattern, chosen: Array | None = None) -> None:
         """Note that an access pattern, or the ``chosen`` elements of it, were written."""
         if self.state == FULL:
             return
-        view = self._mask_of(pattern)
+        view = self._mask_of(pattern, chosen is not None)
         if chosen is None:
-            self.unwritten_count -= int(np.count_nonzero(view))
+            self.unwritten_count -= int(np.count_nonzero(view)) * (pattern[1][0] // len(view))
             view[...] = False
         else:
             self.unwritten_count -= int(np.count_nonzero(view[chosen]))

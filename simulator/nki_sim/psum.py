@@ -38,13 +38,19 @@ class Accumulation:
         self._uniform: State = State.EMPTY
         self._array: Array | None = None
 
-    def _view(self, tile: NkiTensor) -> Array:
+    def _view(self, tile: NkiTensor, every: bool = False) -> Array:
+        """The states of the tile's elements; of one partition, for all, while no access tells partitions apart, unless
+        ``every`` element's own is wanted."""
         storage = tile.storage
+        size, unit, rows = tile.info.itemsize, storage.itemsize, storage.allocation.partitions
+        alike = not every and size == unit and storage.spans_partitions(tile.shape, tile.strides)
         if self._array is None:
-            self._array = np.full(storage.count, self._uniform, np.uint8)
-        size, unit = tile.info.itemsize, storage.itemsize
+            self._array = np.full(storage.row_elems if alike else storage.count, self._uniform, np.uint8)
+        if not alike and len(self._array) < storage.count:
+            self._array = np.tile(self._array, rows)
         if size == unit:
-            return np.ndarray(tile.shape, np.uint8, self._array.data, tile.offset, tile.strides)
+            shape = (1, *tile.shape[1:]) if len(self._array) < storage.count else tile.shape
+            return np.ndarray(shape, np.uint8, self._array.data, tile.offset, tile.strides)
         # a view of another width: every element it touches, as one flat selection
         index = np.zeros(tile.shape, np.int64)
         for dim, (count, stride) in enumerate(zip(tile.shape, tile.strides, strict=True)):
@@ -52,7 +58,7 @@ class Accumulation:
         return self._array[(index + tile.offset) * size // unit]
 
     def of(self, tile: NkiTensor) -> Array | State:
-        """The state of the tile's elements: one State when they agree, else an array of the tile's shape."""
+        """The state of the tile's elements: one State when they agree, else an array that broadcasts to the tile's shape."""
         if self._array is None:
             return self._uniform
         view = self._view(tile)
@@ -63,7 +69,7 @@ class Accumulation:
         """Give all of the tile's elements, or the ``chosen`` ones, one state."""
         storage = tile.storage
         if chosen is not None and tile.info.itemsize == storage.itemsize:
-            self._view(tile)[chosen] = state
+            self._view(tile, every=True)[chosen] = state
             return
         if tile.size * tile.info.itemsize == storage.count * storage.itemsize:
             self._uniform, self._array = state, None

@@ -80,11 +80,12 @@ class Matmul(ComputeInstruction):
 
     def _states(self, group: Accumulation) -> Array | State:
         """What the elements of dst are: one state, or each its own."""
-        states = group.of(base_of(self.dst))
+        base = base_of(self.dst)
+        states = group.of(base)
         if isinstance(states, State) or not is_indirect(self.dst) or self.dst.shape[1] > available(self.dst, _GROUP):
             return states
         at = offsets(self.dst, index_of(self.dst).array, _GROUP)
-        return gather(states, at, np.asarray(State.EMPTY, np.uint8))
+        return gather(np.broadcast_to(states, base.shape), at, np.asarray(State.EMPTY, np.uint8))
 
     def sums(self) -> bool:
         """Whether its write opens or continues a sum."""
@@ -104,7 +105,7 @@ class Matmul(ComputeInstruction):
             if np.all(empty):
                 return None
             self.mode = "add" if not np.any(empty) else "mixed"
-            self.keep = None if self.mode == "add" else ~np.asarray(empty)
+            self.keep = None if self.mode == "add" else np.array(np.broadcast_to(~np.asarray(empty), self.dst.shape))
             return REUSED if np.any(states == State.READ) else None
         self.mode = "add"
         if not np.any(empty):
