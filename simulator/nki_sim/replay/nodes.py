@@ -127,7 +127,8 @@ class _Places:
     def __init__(self, machine: Machine):
         self._machine = machine
         self._ways: dict[tuple[int, int, int], Callable[[int, int], Access]] = {}
-        """By plan, place and layout."""
+        """By plan, place and layout; ``_alike`` by what decides them."""
+        self._alike: dict[Any, Callable[[int, int], Access]] = {}
         layouts: dict[Any, int] = {}
         self._layout = [
             layouts.setdefault((t.region, t.core, t.row_bytes, t.dtype.itemsize, t.address), len(layouts))
@@ -151,6 +152,10 @@ class _Places:
 
     def _way(self, number: int, i: int, where: int) -> Callable[[int, int], Access]:
         program = self._machine.program
-        tensor, slot = program.allocations[where], program.plans[number].slots[i // 2]
-        made = self._ways[number, i, self._layout[where]] = places(self._machine, tensor, slot)
+        layout, slot = self._layout[where], program.plans[number].slots[i // 2]
+        alike = slot.shape, slot.strides, slot.dtype, layout
+        made = self._alike.get(alike)
+        if made is None:
+            made = self._alike[alike] = places(self._machine, program.allocations[where], slot)
+        self._ways[number, i, layout] = made
         return made
