@@ -529,7 +529,7 @@ class Machine:
         storage = tile.storage
         if storage.clobbers:
             self._check_clobbers(ins, operand, tile)
-        if storage.state != FULL:
+        if storage.state != FULL and not tile.written:
             self._check_written(ins, operand, tile)
         if storage.accumulation is not None:
             storage.accumulation.read(base_of(tile))
@@ -544,7 +544,8 @@ class Machine:
             missing = storage.missing(tile.pattern, chosen(tile, self._group(ins)))
         else:
             missing = storage.missing(tile.pattern)
-            tile.quiet = not missing and storage.is_plain
+            tile.written = not missing
+            tile.quiet = tile.written and storage.is_plain
         if not missing:
             return
         under = storage.claim.gone if storage.claim is not None else None
@@ -577,7 +578,7 @@ class Machine:
             self.memory.detach(storage)
         if storage.neighbours:
             clobbers.write(base_of(tile))
-        if storage.state != FULL:
+        if storage.state != FULL and not tile.written:
             self._mark_written(ins, tile)
         if storage.accumulation is not None and not ins.accumulates:
             if is_indirect(tile) and not self.dry:
@@ -599,7 +600,7 @@ class Machine:
             storage.state, storage.mask = FULL, None
         else:
             storage.mark(tile.pattern)
-            tile.quiet = storage.is_plain
+            tile.written, tile.quiet = True, storage.is_plain
 
     # -- findings and errors -----------------------------------------------------------------------------------------
 

@@ -227,6 +227,7 @@ class Storage:
     Attributes:
         bytes: flat uint8 array; element (p, i) of an on-chip tensor starts at ``base + p * pitch + i * itemsize``.
         state: FULL, NONE or PARTIAL of the elements were written.
+        rows, row_elems, count: partitions (1 for HBM), elements of each, and in all.
         quiet_to_read, quiet_to_write: whether nothing has to be asked or noted before it is read or written: it is written,
             no sum is under way in it, no other tensor may have its bytes, and, to be written, it is not the caller's array.
         claim, neighbours: of an explicit placement its place, and those that share bytes with it (:mod:`nki_sim.claims`).
@@ -244,6 +245,7 @@ class Storage:
         "base",
         "claim",
         "clobbers",
+        "count",
         "host",
         "itemsize",
         "mask",
@@ -257,6 +259,7 @@ class Storage:
         "quiet_to_write",
         "region_name",
         "row_elems",
+        "rows",
         "size",
         "unwritten_count",
         "views",
@@ -274,6 +277,8 @@ class Storage:
         self.base = base
         self.itemsize = itemsize or allocation.dtype.itemsize
         self.row_elems = math.prod(allocation.shape[1:] if self.on_chip else allocation.shape)
+        self.rows = allocation.partitions
+        self.count = self.rows * self.row_elems
         self.mask: Array | None = None
         self.mask_itemsize = self.itemsize
         self.unwritten_count = 0
@@ -328,11 +333,6 @@ class Storage:
         """Whether at least some elements were written."""
         return self.state != NONE
 
-    @property
-    def count(self) -> int:
-        """Elements of the allocation."""
-        return self.allocation.partitions * self.row_elems
-
     def poison(self) -> None:
         """Fill what was never written with NaN or 4, before anybody can see it."""
         if self.poisoned or self.state == FULL:
@@ -349,13 +349,13 @@ class Storage:
 
     def spans_partitions(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
         """Whether an access, in elements of the tensor's own size, takes the same of every partition."""
-        return self.on_chip and shape[0] == self.allocation.shape[0] and (shape[0] == 1 or strides[0] == self.row_elems)
+        return shape[0] == self.rows and (shape[0] == 1 or strides[0] == self.row_elems) and self.on_chip
 
     def _mask_of_all(self) -> Array:
         """The mask, from now on with every element's own."""
         assert self.mask is not None
         if self.mask_itemsize == self.itemsize and len(self.mask) < self.count:
-            self.mask = np.tile(self.mask, self.allocation.partitions)
+            self.mask = np.tile(self.mask, self.rows)
         return self.mask
 
     def _mask_of(self, pattern: Pattern, every: bool = False) -> Array:

@@ -42,12 +42,12 @@ class Accumulation:
         """The states of the tile's elements; of one partition, for all, while no access tells partitions apart, unless
         ``every`` element's own is wanted."""
         storage = tile.storage
-        size, unit, rows = tile.info.itemsize, storage.itemsize, storage.allocation.partitions
+        size, unit = tile.info.itemsize, storage.itemsize
         alike = not every and size == unit and storage.spans_partitions(tile.shape, tile.strides)
         if self._array is None:
             self._array = np.full(storage.row_elems if alike else storage.count, self._uniform, np.uint8)
         if not alike and len(self._array) < storage.count:
-            self._array = np.tile(self._array, rows)
+            self._array = np.tile(self._array, storage.rows)
         if size == unit:
             shape = (1, *tile.shape[1:]) if len(self._array) < storage.count else tile.shape
             return np.ndarray(shape, np.uint8, self._array.data, tile.offset, tile.strides)

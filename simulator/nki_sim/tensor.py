@@ -245,7 +245,8 @@ class NkiTensor:
         evens = pairs.select(dim=2, index=0)  # (128, 32)
     """
 
-    __slots__ = ("_array", "_sig", "_views", "dynamic", "info", "memory", "offset", "quiet", "shape", "storage", "strides")
+    __slots__ = ("_array", "_sig", "_views", "dynamic", "info", "memory", "offset", "quiet", "shape", "storage", "strides",
+                 "written")  # fmt: skip
     __array_ufunc__ = None  # NumPy must not compute on tiles behind the machine's back
 
     def __init__(
@@ -268,8 +269,9 @@ class NkiTensor:
         self._array: Array | None = None
         self._sig = 0
         self._views: dict[Any, NkiTensor] | None = None
+        self.written = False
+        """Whether all of it is known to be written, and stays so; ``quiet``: and memory has nothing else to say of it."""
         self.quiet = False
-        """Whether memory has nothing to say of it, though it may of other parts: what was written stays so."""
 
     @classmethod
     def fresh(cls, storage: Storage, memory: Memory) -> NkiTensor:
