@@ -333,19 +333,9 @@ class Machine:
 
     def _before(self, ins: Instruction, plan: Plan, values: tuple[Any, ...]) -> None:
         """What memory has to say of an instruction, and what it will know of it."""
-        if plan.runtime:
-            self._before_indices(ins, plan, values)
         plan.look(self, ins, plan.slots, values)
 
-    def _before_indices(self, ins: Instruction, plan: Plan, values: tuple[Any, ...]) -> None:
-        for i in plan.runtime:
-            index = values[i].dynamic.index
-            if isinstance(index, NkiTensor) and index.storage.state:
-                self.before_read(ins, f"index of {plan.slots[i].name}", index)
-
     def _run(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], step: int) -> None:
-        if plan.runtime:
-            self._before_indices(ins, plan, values)
         plan.look(self, ins, plan.slots, values)
         if self.pending is not None:
             if self.pending.take(ins, plan, values, step):
@@ -523,6 +513,12 @@ class Machine:
         raise self.error(ins, NOT_A_TILE, Broken(what, name, fix=fix, error=NkiTypeError))
 
     # -- what memory has to say --------------------------------------------------------------------------------------
+
+    def before_index(self, ins: Instruction, operand: str, tile: NkiTensor) -> None:
+        """What memory has to say of the index that decides an operand's address."""
+        index = tile.dynamic.index if tile.dynamic is not None else None
+        if isinstance(index, NkiTensor) and index.storage.state:
+            self.before_read(ins, f"index of {operand}", index)
 
     def before_read(self, ins: Instruction, operand: str, tile: NkiTensor) -> None:
         """What memory has to say of a tile that is read next."""

@@ -321,7 +321,7 @@ class Storage:
     def state(self, state: int) -> None:
         self._state = state
         self.quiet_to_read = state == FULL and self.accumulation is None and self.claim is None
-        self.quiet_to_write = self.quiet_to_read and self.host is None
+        self.quiet_to_write = state == FULL and self.is_plain
 
     @property
     def is_plain(self) -> bool:

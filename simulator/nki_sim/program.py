@@ -21,7 +21,7 @@ import numpy.typing as npt
 from nki_sim import unrolled
 from nki_sim.isa.base import Cost
 from nki_sim.memory import Allocation
-from nki_sim.source import Site
+from nki_sim.source import Site, outside
 from nki_sim.tensor import span
 
 Ints = npt.NDArray[np.int64]
@@ -99,7 +99,7 @@ class Plan:
     def unroll(self, values: Sequence[Any]) -> None:
         """Write out what it does with operands such as ``values``."""
         kinds = unrolled.kinds_of(values)
-        self.look, self.do = unrolled.look(kinds, self.reads, self.writes), unrolled.do(kinds)
+        self.look, self.do = unrolled.look(kinds, self.runtime, self.reads, self.writes), unrolled.do(kinds)
         self.note = unrolled.note(kinds, SCALAR, ABSENT)
 
     def running(self, body: Callable[..., None]) -> Plan:
@@ -111,7 +111,7 @@ class Plan:
     def only_order(self, values: Sequence[Any]) -> None:
         """What it read, it does not cross; operands are such as ``values``."""
         self.orders, self.reads = self.reads, ()
-        self.look = unrolled.look(unrolled.kinds_of(values), (), self.writes)
+        self.unroll(values)
 
     @property
     def cycles(self) -> float:
@@ -233,8 +233,7 @@ class Program:
 
     def site_of(self, frame: FrameType) -> int:
         """The number of the call site in the user's code that a frame is, or was called from; made on first sight."""
-        while frame.f_globals.get("__name__", "")[:7] == "nki_sim" and frame.f_back is not None:
-            frame = frame.f_back
+        frame = outside(frame) or frame
         key = (id(frame.f_code), frame.f_lasti)
         found = self.site_numbers.get(key)
         if found is None:

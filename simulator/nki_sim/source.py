@@ -250,7 +250,11 @@ def is_ours(frame: FrameType) -> bool:
 
 def user_frame(depth: int = 1) -> FrameType | None:
     """The nearest frame above the caller that is not of this package."""
-    frame: FrameType | None = sys._getframe(depth + 1)
+    return outside(sys._getframe(depth + 1))
+
+
+def outside(frame: FrameType | None) -> FrameType | None:
+    """The nearest frame from this one up that is not of this package."""
     while frame is not None and is_ours(frame):
         frame = frame.f_back
     return frame
@@ -258,9 +262,7 @@ def user_frame(depth: int = 1) -> FrameType | None:
 
 def call_sites(depth: int = 1) -> tuple[Site | None, Site | None]:
     """The user's line that led here and the one that called its function; ``None`` where there is none."""
-    frame: FrameType | None = sys._getframe(depth + 1)
-    while frame is not None and frame.f_globals.get("__name__", "")[:7] == _PACKAGE:
-        frame = frame.f_back
+    frame = outside(sys._getframe(depth + 1))
     if frame is None:
         return None, None
     outer = frame.f_back

@@ -44,10 +44,13 @@ def kinds_of(values: Sequence[Any]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)
-def look(kinds: tuple[str, ...], reads: tuple[int, ...], writes: tuple[int, ...]) -> Callable[..., None]:
-    """Ask memory about the operands that it may have something to say of."""
+def look(
+    kinds: tuple[str, ...], runtime: tuple[int, ...], reads: tuple[int, ...], writes: tuple[int, ...]
+) -> Callable[..., None]:
+    """Ask memory about the operands that it may have something to say of, and about the indices of those that have one."""
     line = "if not (v{1}.storage.quiet_to_{0} or v{1}.quiet): machine.before_{0}(ins, slots[{1}].name, v{1})"
-    lines = [line.format("read", i) for i in reads] + [line.format("write", i) for i in writes]
+    lines = [f"machine.before_index(ins, slots[{i}].name, v{i})" for i in runtime]
+    lines += [line.format("read", i) for i in reads] + [line.format("write", i) for i in writes]
     found: Callable[..., None] = _made("machine, ins, slots, values", [f"{_values(kinds)} = values", *lines])
     return found
 
