@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import weakref
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from nki_sim.memory import Allocation, Storage
+    from nki_sim.memory import Allocation
 
 
 class Place(NamedTuple):
@@ -32,54 +32,107 @@ class Place(NamedTuple):
         return Place(min(self.partition, other.partition), max(self.partitions, other.partitions),
                      min(self.byte, other.byte), max(self.bytes, other.bytes))  # fmt: skip
 
+    def without(self, other: Place) -> list[Place]:
+        """What another place leaves of this one: at most four."""
+        first, last = max(self.partition, other.partition), min(self.partitions, other.partitions)
+        sides = (
+            self._replace(partitions=first),
+            self._replace(partition=last),
+            Place(first, last, self.byte, other.byte),
+            Place(first, last, other.bytes, self.bytes),
+        )
+        return [side for side in sides if side.partition < side.partitions and side.byte < side.bytes]
 
-class Claim:
-    """The place of one tensor.
+
+class Write(NamedTuple):
+    """Bytes that were written under a tensor's name, and when: a number that grows."""
+
+    by: Allocation
+    place: Place
+    time: int
+
+    def without(self, place: Place) -> list[Write]:
+        """What is left of it when a place is written over."""
+        return [self._replace(place=left) for left in self.place.without(place)] if place.meets(self.place) else [self]
+
+
+class Patch:
+    """Bytes that tensors are placed at, one after the other or at once.
 
     Attributes:
-        gone: who wrote there and cannot be read any more: the tensor itself, or an earlier one of the same place.
+        near: the patches that share bytes with it, itself too.
+        shared: whether more than one tensor was placed on any of these bytes.
+        writes: under the names of its tensors, since somebody last wrote over them.
+        by, since: who wrote last in any of ``near``, and since when nobody else has.
     """
 
-    __slots__ = ("_storage", "gone", "place")
+    __slots__ = ("by", "near", "place", "shared", "since", "writes")
 
-    def __init__(self, place: Place, storage: Storage):
+    def __init__(self, place: Place):
         self.place = place
-        self.gone: Allocation | None = None
-        self._storage = weakref.ref(storage)
+        self.near = [self]
+        self.shared = False
+        self.writes: list[Write] = []
+        self.by: Allocation | None = None
+        self.since = 0
+
+    def share(self) -> None:
+        """Another tensor is placed on some of its bytes: from now on it matters which of them are written."""
+        if not self.shared and self.by is not None:
+            self.writes.append(Write(self.by, self.place, self.since))
+        self.shared = True
+
+
+class Claim:
+    """What one tensor needs to know of its place.
+
+    Attributes:
+        since: when it was first written; 0 before.
+        under: what others wrote there, and it has since written over with gaps.
+        told: times of writes of others that were reported.
+    """
+
+    __slots__ = ("patch", "since", "told", "under")
+
+    def __init__(self, patch: Patch):
+        self.patch = patch
+        self.since = 0
+        self.under: list[Write] = []
+        self.told: set[int] = set()
 
     @property
-    def storage(self) -> Storage | None:
-        """The tensor's; ``None`` when the kernel has let go of it, which then nobody can read."""
-        return self._storage()
+    def disturbed(self) -> bool:
+        """Whether somebody else may have written there since the tensor was first written."""
+        return 0 < self.since < self.patch.since
 
-    @property
-    def writer(self) -> Allocation | None:
-        """Who wrote there."""
-        storage = self._storage()
-        return storage.allocation if storage is not None and storage.is_written else self.gone
+
+CHUNK = 2048
+"""Bytes of a partition whose patches are looked at together."""
 
 
 class Claims:
-    """Those of one memory. A loop claims the same place again and again: of what is gone, one claim a place is kept."""
+    """The patches of one memory. A kernel has few, however often its loops place tensors there."""
 
     def __init__(self) -> None:
-        self._all: list[Claim] = []
+        self._patches: dict[Place, Patch] = {}
+        self._chunks: defaultdict[int, list[Patch]] = defaultdict(list)
 
-    def add(self, place: Place, storage: Storage) -> bool:
-        """Note a tensor's place; whether it shares bytes with one before it."""
-        claim = storage.claim = Claim(place, storage)
-        near = [other for other in self._all if other.place.meets(place)]
-        over = [other for other in near if other.place == place and other.storage is None]
-        if over:
-            claim.gone = next((other.gone for other in reversed(over) if other.gone is not None), None)
-            self._all = [other for other in self._all if other not in over]
-        storage.neighbours = [other for other in near if other not in over]
-        for other in storage.neighbours:
-            its = other.storage
-            if its is not None:
-                its.neighbours = [*(n for n in its.neighbours if n not in over), claim]
-        self._all.append(claim)
-        return bool(near)
+    def add(self, place: Place) -> Claim:
+        """That of one more tensor."""
+        patch = self._patches.get(place)
+        if patch is not None:
+            patch.share()
+            return Claim(patch)
+        patch = self._patches[place] = Patch(place)
+        chunks = [self._chunks[n] for n in range(place.byte // CHUNK, (place.bytes - 1) // CHUNK + 1)]
+        for other in {id(other): other for chunk in chunks for other in chunk if other.place.meets(place)}.values():
+            other.share()
+            patch.share()
+            other.near.append(patch)
+            patch.near.append(other)
+        for chunk in chunks:
+            chunk.append(patch)
+        return Claim(patch)
 
 
-__all__ = ["Claim", "Claims", "Place"]
+__all__ = ["Claim", "Claims", "Patch", "Place", "Write"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from nki_sim.claims import Place
-from nki_sim.memory import NONE, Allocation, Storage
+from itertools import count
+
+from nki_sim.claims import Claim, Patch, Place, Write
+from nki_sim.memory import Allocation
 from nki_sim.tensor import NkiTensor, span
 
 MOST = 16
-"""Places kept of one tensor's writes over another; further ones make the last of them larger."""
+"""Writes kept of one tensor; further ones make the last of them larger, and are not cut to what is left of them."""
+_times = count(1)
 
 
 def place_of(tile: NkiTensor) -> Place:
@@ -17,32 +20,61 @@ def place_of(tile: NkiTensor) -> Place:
     return Place(first, first + tile.shape[0], start, end)
 
 
-def write(tile: NkiTensor) -> None:
-    """Note that a view is written: what shares its bytes is clobbered there, and what clobbered it is written over."""
-    storage, place = tile.storage, place_of(tile)
-    for claim in storage.neighbours:
-        other = claim.storage
-        if other is not None and other.state != NONE and place.meets(claim.place):
-            _clobber(other, storage.allocation, place)
-    dense = tile.size * tile.info.itemsize == (place.partitions - place.partition) * (place.bytes - place.byte)
-    if dense and storage.clobbers:
-        storage.clobbers = [(by, where) for by, where in storage.clobbers if not place.covers(where)]
-
-
-def _clobber(storage: Storage, by: Allocation, place: Place) -> None:
-    known = [where for other, where in storage.clobbers if other is by]
-    if any(where.covers(place) for where in known):
+def write(tile: NkiTensor, claim: Claim) -> None:
+    """Note that a view is written; what it covers is known no more as others'."""
+    patch, now = claim.patch, next(_times)
+    mine = tile.storage.allocation
+    claim.since = claim.since or now
+    for near in patch.near:
+        if near.by is not mine:
+            near.by, near.since = mine, now
+    if not patch.shared:
         return
-    if len(known) >= MOST:
-        storage.clobbers.remove((by, known[-1]))
-        place = place.around(known[-1])
-    storage.clobbers = [(other, where) for other, where in storage.clobbers if not place.covers(where)]
-    storage.clobbers.append((by, place))
-
-
-def read(tile: NkiTensor) -> list[Allocation]:
-    """The tensors whose writes a read of a view finds; each is said once."""
     place = place_of(tile)
-    hit = [(by, where) for by, where in tile.storage.clobbers if place.meets(where)]
-    tile.storage.clobbers = [pair for pair in tile.storage.clobbers if pair not in hit]
-    return list({id(by): by for by, _ in hit}.values())
+    dense = tile.size * tile.info.itemsize == (place.partitions - place.partition) * (place.bytes - place.byte)
+    for near in patch.near:
+        if not dense:
+            over = [w for w in near.writes if place.covers(w.place)]
+            claim.under += [w for w in over if w.by is not mine and w.time > claim.since]
+        near.writes = _over(near.writes, place, dense)
+    if dense and claim.under:
+        claim.under = _over(claim.under, place, dense)
+    _note(patch, Write(mine, place, now))
+
+
+def _over(writes: list[Write], place: Place, dense: bool) -> list[Write]:
+    """What is left of writes when a place is written over, of all its bytes or of some."""
+    if not any(place.meets(w.place) for w in writes):
+        return writes
+    if dense and len(writes) < MOST:
+        return [left for w in writes for left in w.without(place)]
+    return [w for w in writes if not place.covers(w.place)]
+
+
+def _note(patch: Patch, write: Write) -> None:
+    known = [w for w in patch.writes if w.by is write.by]
+    if len(known) >= MOST:
+        patch.writes.remove(known[-1])
+        write = write._replace(place=write.place.around(known[-1].place))
+    patch.writes.append(write)
+
+
+def read(tile: NkiTensor, claim: Claim) -> list[Allocation]:
+    """The tensors whose writes a read of a view finds instead of its own; each write is said once."""
+    hit = [w for w in (*_others(tile, claim), *claim.under) if w.time > claim.since and w.time not in claim.told]
+    place = place_of(tile)
+    hit = [w for w in hit if place.meets(w.place)]
+    claim.told.update(w.time for w in hit)
+    return list({id(w.by): w.by for w in hit}.values())
+
+
+def writer(tile: NkiTensor, claim: Claim) -> Allocation | None:
+    """Whose write a read of a view finds that was not itself written."""
+    place = place_of(tile)
+    met = [w for w in _others(tile, claim) if place.meets(w.place)]
+    return max(met, key=lambda w: w.time).by if met else None
+
+
+def _others(tile: NkiTensor, claim: Claim) -> list[Write]:
+    mine = tile.storage.allocation
+    return [w for near in claim.patch.near for w in near.writes if w.by is not mine]

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nki_sim import clobbers
+from nki_sim.claims import Claim
 from nki_sim.config import Configs
 from nki_sim.dtypes import Array, DType
 from nki_sim.errors import (
@@ -523,8 +524,8 @@ class Machine:
     def before_read(self, ins: Instruction, operand: str, tile: NkiTensor) -> None:
         """What memory has to say of a tile that is read next."""
         storage = tile.storage
-        if storage.clobbers:
-            self._check_clobbers(ins, operand, tile)
+        if storage.claim is not None and storage.claim.disturbed:
+            self._check_clobbers(ins, operand, tile, storage.claim)
         if storage.state != FULL and not tile.written:
             self._check_written(ins, operand, tile)
         if storage.accumulation is not None:
@@ -544,8 +545,7 @@ class Machine:
             tile.quiet = tile.written and storage.is_plain
         if not missing:
             return
-        under = storage.claim.gone if storage.claim is not None else None
-        writer = next((n.writer for n in storage.neighbours if n.writer is not None), under)
+        writer = clobbers.writer(base_of(tile), storage.claim) if storage.claim is not None else None
         if writer is not None:
             self._overlap(ins, operand, tile, writer)
             return
@@ -557,8 +557,8 @@ class Machine:
         )
         self.finding(ins, NEVER_WRITTEN, Broken(what, operand))
 
-    def _check_clobbers(self, ins: Instruction, operand: str, tile: NkiTensor) -> None:
-        for other in clobbers.read(base_of(tile)):
+    def _check_clobbers(self, ins: Instruction, operand: str, tile: NkiTensor, claim: Claim) -> None:
+        for other in clobbers.read(base_of(tile), claim):
             self._overlap(ins, operand, tile, other)
 
     def _overlap(self, ins: Instruction, operand: str, tile: NkiTensor, its: Allocation) -> None:
@@ -572,8 +572,8 @@ class Machine:
         storage = tile.storage
         if storage.host is not None:
             self.memory.detach(storage)
-        if storage.neighbours:
-            clobbers.write(base_of(tile))
+        if storage.claim is not None:
+            clobbers.write(base_of(tile), storage.claim)
         if storage.state != FULL and not tile.written:
             self._mark_written(ins, tile)
         if storage.accumulation is not None and not ins.accumulates:

@@ -230,8 +230,7 @@ class Storage:
         rows, row_elems, count: partitions (1 for HBM), elements of each, and in all.
         quiet_to_read, quiet_to_write: whether nothing has to be asked or noted before it is read or written: it is written,
             no sum is under way in it, no other tensor may have its bytes, and, to be written, it is not the caller's array.
-        claim, neighbours: of an explicit placement its place, and those that share bytes with it (:mod:`nki_sim.claims`).
-        clobbers: explicit placements written over this one since it was last written, and where (:mod:`nki_sim.clobbers`).
+        claim: of an explicit placement, who else wrote on its bytes (:mod:`nki_sim.claims`, :mod:`nki_sim.clobbers`).
         views: tensors that hold a NumPy view of ``bytes``, when the bytes may be exchanged (kernel inputs).
         pool: where ``bytes`` go when the last tensor on them dies.
     """
@@ -244,13 +243,11 @@ class Storage:
         "allocation",
         "base",
         "claim",
-        "clobbers",
         "count",
         "host",
         "itemsize",
         "mask",
         "mask_itemsize",
-        "neighbours",
         "on_chip",
         "pitch",
         "poisoned",
@@ -285,16 +282,12 @@ class Storage:
         self.poisoned = False
         self.accumulation: Any = None
         self.claim: Claim | None = None
-        self.neighbours: list[Claim] = []
-        self.clobbers: list[tuple[Allocation, Place]] = []
         self.host: HostArray | None = None
         self.views: list[Any] | None = None
         self.pool: list[Array] | None = None
         self.state = NONE
 
     def __del__(self) -> None:
-        if self.claim is not None and self.is_written:
-            self.claim.gone = self.allocation
         # Fresh pages cost more than most instructions: bytes that nobody else can see go back to the run's pool.
         if self.pool is not None and self._bytes is not None and getrefcount(self._bytes) == 2:
             self.pool.append(self._bytes)
@@ -327,11 +320,6 @@ class Storage:
     def is_plain(self) -> bool:
         """Whether all there is to know of it is what was written."""
         return self.accumulation is None and self.claim is None and self.host is None
-
-    @property
-    def is_written(self) -> bool:
-        """Whether at least some elements were written."""
-        return self.state != NONE
 
     def poison(self) -> None:
         """Fill what was never written with NaN or 4, before anybody can see it."""
@@ -599,7 +587,8 @@ class Memory:
             arena = self._arenas[region] = np.full(pitch * self.core.partitions, 0xFF, np.uint8)
         allocation.placed = where[1]
         storage = Storage(allocation, arena, pitch, base=where[0] * pitch + where[1])
-        if not self._claims[region].add(claimed(allocation), storage):
+        storage.claim = self._claims[region].add(claimed(allocation))
+        if not storage.claim.patch.shared:
             rows = arena.reshape(self.core.partitions, pitch)
             block = rows[where[0] : where[0] + allocation.partitions, where[1] : where[1] + allocation.row_bytes]
             dtype = allocation.dtype

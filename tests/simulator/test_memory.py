@@ -190,8 +190,8 @@ def test_places_that_a_loop_claims_again_and_again_are_kept_once():
             filled(128, 8, address=(0, 64))
             filled(64, 8, address=(0, 72))
         for storage in (kept.storage, near.storage):
-            assert len(storage.neighbours) <= 4
-            assert len(storage.clobbers) <= 4
+            assert len(storage.claim.patch.near) <= 4
+            assert len(storage.claim.patch.writes) <= 4
         return st(filled(128, 8, address=(0, 4096)))
 
     nki_sim.run(kernel, X, 50)
@@ -256,6 +256,51 @@ def sb_filled(rows, columns):
 ])  # fmt: skip
 def test_what_was_clobbered_is_exact(second, reads, found):
     assert reads_after(second, reads) == (["memory.overlap"] if found else [])
+
+
+places = some.tuples(some.sampled_from([0, 32, 64]), some.integers(0, 6), some.sampled_from([16, 32, 64]), some.integers(1, 6))
+"""First partition, first column, partitions and columns of a tile of float32."""
+parts = some.tuples(*[some.tuples(some.floats(0, 0.99), some.floats(0, 1))] * 2)
+"""Of a tile: where a part begins, and how much of the rest it takes, by partition and by column."""
+
+
+def part_of(shape, part):
+    """The slices that a part means in a tile."""
+    starts = [int(n * begin) for n, (begin, _) in zip(shape, part, strict=True)]
+    return tuple(slice(s, s + max(1, round((n - s) * much))) for s, n, (_, much) in zip(starts, shape, part, strict=True))
+
+
+@given(some.lists(places, min_size=2, max_size=5), some.lists(some.tuples(some.integers(0, 4), parts), max_size=8),
+       some.integers(0, 4), parts)  # fmt: skip
+@settings(max_examples=150, deadline=None)
+def test_whose_bytes_are_read_is_known_exactly(tiles, writes, reader, part):
+    """Against an array with the last writer of every four bytes."""
+    owner = np.full((128, 16), -1)
+    reader %= len(tiles)
+
+    def kernel(x):
+        made = [at((p, 4 * c), (rows, columns)) for p, c, rows, columns in tiles]
+        for number, some_part in writes:
+            number %= len(tiles)
+            (p, c, _, _), tile = tiles[number], made[number]
+            where = part_of(tile.shape, some_part)
+            nisa.dma_copy(dst=tile[where], src=x[where])
+            owner[p:, c:][where] = number
+        mine = made[reader][part_of(made[reader].shape, part)]
+        out = nl.ndarray(mine.shape, dtype=nl.float32, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=mine)
+        return out
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = nki_sim.run(kernel, np.zeros((64, 8), np.float32)).findings
+    p, c, rows, columns = tiles[reader]
+    seen = owner[p:, c:][part_of((rows, columns), part)]
+    foreign = set(np.unique(seen)) - {-1, reader}
+    if foreign:
+        assert {f.rule.id for f in found} == {"memory.overlap"}
+    else:
+        assert [f.rule.id for f in found] == ["ndarray.uninitialised"] * bool((seen == -1).any())
 
 
 def test_writing_a_part_again_mends_that_part_only():
