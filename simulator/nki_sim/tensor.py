@@ -307,6 +307,11 @@ class NkiTensor:
         return self
 
     @property
+    def base_tensor(self) -> NkiTensor:
+        """The whole tensor that this is a view of, as it was allocated; nki-library 2.29 reads MX weights by it."""
+        return NkiTensor.fresh(self.storage, self.memory)
+
+    @property
     def on_chip(self) -> bool:
         return self.storage.on_chip
 

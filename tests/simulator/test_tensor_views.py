@@ -183,6 +183,16 @@ def facts(view, shape=(128, 64), buffer=nl.sbuf, dtype=nl.float32):
     return dict(zip(("pattern", "offset", "shape", "strides", "contiguous", "indirect", "dtype"), seen[0], strict=True))
 
 
+def test_the_tensor_behind_a_view():
+    def base(t):
+        same = t[32:64].reshape((32, 4, 16)).view(nl.int32)[:, 1:3].base_tensor
+        assert (same.name, same.dtype, same.shape, same.offset) == (t.name, t.dtype, t.shape, 0)
+        assert t.base_tensor.shape == t.shape
+        return same
+
+    assert facts(base)["pattern"] == [[64, 128], [1, 64]]
+
+
 def test_the_pattern_of_a_slice():
     """The reference's example."""
     found = facts(lambda t: t.slice(dim=1, start=8, end=24))
