@@ -33,15 +33,16 @@ class Place(NamedTuple):
                      min(self.byte, other.byte), max(self.bytes, other.bytes))  # fmt: skip
 
     def without(self, other: Place) -> list[Place]:
-        """What another place leaves of this one: at most four."""
+        """What another place that meets this one leaves of it: at most four."""
         first, last = max(self.partition, other.partition), min(self.partitions, other.partitions)
-        sides = (
-            self._replace(partitions=first),
-            self._replace(partition=last),
-            Place(first, last, self.byte, other.byte),
-            Place(first, last, other.bytes, self.bytes),
-        )
-        return [side for side in sides if side.partition < side.partitions and side.byte < side.bytes]
+        sides = [Place(first, last, self.byte, other.byte)] if self.byte < other.byte else []
+        if other.bytes < self.bytes:
+            sides.append(Place(first, last, other.bytes, self.bytes))
+        if self.partition < first:
+            sides.append(Place(self.partition, first, self.byte, self.bytes))
+        if last < self.partitions:
+            sides.append(Place(last, self.partitions, self.byte, self.bytes))
+        return sides
 
 
 class Write(NamedTuple):
@@ -52,8 +53,8 @@ class Write(NamedTuple):
     time: int
 
     def without(self, place: Place) -> list[Write]:
-        """What is left of it when a place is written over."""
-        return [self._replace(place=left) for left in self.place.without(place)] if place.meets(self.place) else [self]
+        """What is left of it when a place that meets it is written over."""
+        return [Write(self.by, left, self.time) for left in self.place.without(place)]
 
 
 class Patch:

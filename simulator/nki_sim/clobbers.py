@@ -46,9 +46,13 @@ def _over(writes: list[Write], place: Place, dense: bool) -> list[Write]:
     """What is left of writes when a place is written over, of all its bytes or of some."""
     if not any(place.meets(w.place) for w in writes):
         return writes
-    if dense and len(writes) < MOST:
-        return [left for w in writes for left in w.without(place)]
-    return [w for w in writes if not place.covers(w.place)]
+    cut, kept = dense and len(writes) < MOST, []
+    for w in writes:
+        if not place.meets(w.place):
+            kept.append(w)
+        elif not place.covers(w.place):
+            kept += w.without(place) if cut else (w,)
+    return kept
 
 
 def _note(patch: Patch, write: Write) -> None:

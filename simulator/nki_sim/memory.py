@@ -426,12 +426,16 @@ class Memory:
         """Whether nothing is computed: the bytes mean nothing, and nobody fills or copies them."""
         self.indirect = False
         """Whether there are views whose offsets are read at run time."""
+        self._hbm = self._counted = 0
+        """Bytes of HBM of the first ``_counted`` allocations."""
         self._good: dict[tuple[tuple[int, ...], DType, MemoryRegion], int] = {}
         """Checked shapes, and the bytes that a tensor of each takes."""
         self._pools: dict[int, list[Array]] = {}
         """Bytes of dead tensors by size, to be used again."""
         self._arenas: dict[MemoryRegion, Array] = {}
         self._claims = {MemoryRegion.sbuf: Claims(), MemoryRegion.psum: Claims()}
+        self._places: dict[Any, Place] = {}
+        """Checked shapes and addresses, and the bytes that such tensors claim."""
 
     def take_name(self, name: str) -> bool:
         """Note a name that the user gave; False when another tensor has it."""
@@ -458,12 +462,20 @@ class Memory:
         Raises:
             NkiValidationError: a shape, buffer or address that the memory does not have.
         """
-        known = self._good.get((shape, dtype, region)) if address is None else None
-        where = self._checked_address(shape, dtype, region, address) if known is None else None
+        place = known = None
+        if address is not None:
+            place = self._claimed(shape, dtype, region, address)
+        else:
+            known = self._good.get((shape, dtype, region))
+            if known is None:
+                self._check_shape(shape, dtype, region)
+        where = (place.partition, place.byte) if place is not None else None
+        if not region.on_chip:
+            self._check_hbm(known or math.prod(shape) * dtype.itemsize)
         allocation = Allocation(len(self.allocations), region, shape, dtype, name, site, role, where, step)
         stored = self.stored(dtype)
-        if where is not None and stored is dtype:
-            storage = self._place(allocation, where)
+        if place is not None and stored is dtype:
+            storage = self._place(allocation, place)
         else:
             size = known or math.prod(shape) * stored.itemsize
             self._good[shape, dtype, region] = size
@@ -525,9 +537,23 @@ class Memory:
         """Usable bytes per partition."""
         return self.core.sbuf_usable_bytes if region is MemoryRegion.sbuf else self.core.psum_usable_bytes
 
-    def _checked_address(
-        self, shape: tuple[int, ...], dtype: DType, region: MemoryRegion, address: Any
-    ) -> tuple[int, int] | None:
+    def _claimed(self, shape: tuple[int, ...], dtype: DType, region: MemoryRegion, address: Any) -> Place | None:
+        """The bytes that a tensor at an address claims; nothing where there are no addresses."""
+        plain = type(address) is tuple and all(type(n) is int for n in address)
+        key = (shape, dtype, region, address) if plain else None
+        place = self._places.get(key)
+        if place is None:
+            row = self._check_shape(shape, dtype, region)
+            if not region.on_chip:
+                return None
+            first, start = self._checked_place(address, shape[0], row, region)
+            place = Place(first, first + shape[0], start, start + row)
+            if key is not None:
+                self._places[key] = place
+        return place
+
+    def _check_shape(self, shape: tuple[int, ...], dtype: DType, region: MemoryRegion) -> int:
+        """Raise what is wrong with a shape or a buffer; the bytes in a partition, of HBM in all."""
         target = self.core.target
         if not isinstance(region, MemoryRegion):
             raise fail(BUFFER_OBJECT, f"buffer is {region!r}", target=target, subject="nl.ndarray", operand="buffer")
@@ -535,8 +561,7 @@ class Memory:
         if not positive or not shape:
             raise fail(SHAPE_POSITIVE, f"shape {shape}", target=target, subject="nl.ndarray", operand="shape")
         if not region.on_chip:
-            self._check_hbm(math.prod(shape) * dtype.itemsize)
-            return None
+            return math.prod(shape) * dtype.itemsize
         label = region.value.upper()
         if len(shape) < 2:
             raise fail(ON_CHIP_2D, f"{label} shape {shape} has 1 dimension", target=target, subject="nl.ndarray",
@@ -549,14 +574,13 @@ class Memory:
             rule = USABLE if region is MemoryRegion.sbuf else PSUM_ROW
             what = f"{row} bytes per partition > {limit} of {label} for shape {shape} {dtype.name}"
             raise fail(rule, what, target=target, subject="nl.ndarray", operand="shape")
-        if address is None:
-            return None
-        return self._checked_place(address, shape[0], row, region)
+        return row
 
     def _check_hbm(self, size: int) -> None:
-        used = sum(a.row_bytes for a in self.allocations if not a.region.on_chip)
-        if used + size > self.core.hbm_bytes:
-            what = f"{used + size} bytes of HBM > {self.core.hbm_bytes}"
+        self._hbm += sum(a.row_bytes for a in self.allocations[self._counted :] if not a.region.on_chip)
+        self._counted = len(self.allocations)
+        if self._hbm + size > self.core.hbm_bytes:
+            what = f"{self._hbm + size} bytes of HBM > {self.core.hbm_bytes}"
             raise fail(HBM_CAPACITY, what, target=self.core.target, subject="nl.ndarray", operand="shape")
 
     def _checked_place(self, address: Any, partitions: int, row: int, region: MemoryRegion) -> tuple[int, int]:
@@ -579,18 +603,17 @@ class Memory:
             raise fail(BANK_START, what, target=target, subject="nl.ndarray", operand="address")
         return partition, offset
 
-    def _place(self, allocation: Allocation, where: tuple[int, int]) -> Storage:
+    def _place(self, allocation: Allocation, place: Place) -> Storage:
         region = allocation.region
         pitch = self.core.sbuf_partition_bytes if region is MemoryRegion.sbuf else self.core.psum_partition_bytes
         arena = self._arenas.get(region)
         if arena is None:
             arena = self._arenas[region] = np.full(pitch * self.core.partitions, 0xFF, np.uint8)
-        allocation.placed = where[1]
-        storage = Storage(allocation, arena, pitch, base=where[0] * pitch + where[1])
-        storage.claim = self._claims[region].add(claimed(allocation))
+        allocation.placed = place.byte
+        storage = Storage(allocation, arena, pitch, base=place.partition * pitch + place.byte)
+        storage.claim = self._claims[region].add(place)
         if not storage.claim.patch.shared:
-            rows = arena.reshape(self.core.partitions, pitch)
-            block = rows[where[0] : where[0] + allocation.partitions, where[1] : where[1] + allocation.row_bytes]
+            block = arena.reshape(self.core.partitions, pitch)[place.partition : place.partitions, place.byte : place.bytes]
             dtype = allocation.dtype
             pattern = filled(allocation.row_bytes // dtype.itemsize, poison(dtype), dtype.storage)
             block[...] = pattern.view(np.uint8)

@@ -1198,7 +1198,10 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 def span(shape: Sequence[int], strides: Sequence[int]) -> int:
     """Distance from the first element to the last one, in elements."""
-    return sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    far = 0
+    for n, s in zip(shape, strides, strict=True):
+        far += (n - 1) * s
+    return far
 
 
 def coalesce(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:

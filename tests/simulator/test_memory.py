@@ -148,6 +148,17 @@ def test_what_is_never_used_takes_no_room():
 # --- hand placement --------------------------------------------------------------------------------------------------
 
 
+def test_hbm_is_full_at_the_tensor_that_does_not_fit_whatever_was_allocated_before():
+    def kernel(x, count):
+        for i in range(count):
+            nl.ndarray((2**20, 2560), dtype=nl.float32, buffer=nl.shared_hbm, name=f"t{i}")  # 10 GiB
+        return st(ld(x))
+
+    assert nki_sim.run(kernel, X, 9).result.shape == X.shape
+    with pytest.raises(NkiValidationError, match=rf"{10 * 10 * 2**30 + X.nbytes} bytes of HBM > {96 * 2**30}"):
+        nki_sim.run(kernel, X, 10)
+
+
 def test_an_address_names_real_bytes():
     def kernel(x):
         a = nl.ndarray((128, 8), dtype=nl.float32, address=(0, 1024))
