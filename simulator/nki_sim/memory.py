@@ -21,6 +21,7 @@ from nki_sim.claims import Claim, Claims, Place
 from nki_sim.dtypes import TABLE, Array, DType, filled, poison, to_float32
 from nki_sim.errors import NkiValidationError, Rule, fail, page
 from nki_sim.hw import NeuronCore
+from nki_sim.marks import Marks
 from nki_sim.source import Site
 
 
@@ -247,7 +248,6 @@ class Storage:
         "host",
         "itemsize",
         "mask",
-        "mask_itemsize",
         "on_chip",
         "pitch",
         "poisoned",
@@ -258,7 +258,7 @@ class Storage:
         "row_elems",
         "rows",
         "size",
-        "unwritten_count",
+        "unwritten_bytes",
         "views",
     )  # fmt: skip
 
@@ -276,9 +276,8 @@ class Storage:
         self.row_elems = math.prod(allocation.shape[1:] if self.on_chip else allocation.shape)
         self.rows = allocation.partitions
         self.count = self.rows * self.row_elems
-        self.mask: Array | None = None
-        self.mask_itemsize = self.itemsize
-        self.unwritten_count = 0
+        self.mask: Marks | None = None
+        self.unwritten_bytes = 0
         self.poisoned = False
         self.accumulation: Any = None
         self.claim: Claim | None = None
@@ -332,41 +331,15 @@ class Storage:
             self.bytes.view(stored)[...] = filled((), poison(dtype), stored)
             return
         pattern = filled(self.count, poison(dtype), stored)
-        target = self.bytes.view(stored) if self.mask_itemsize == self.itemsize else self.bytes
-        np.copyto(target, pattern.view(target.dtype), where=self._mask_of_all())
+        target = self.bytes.view(stored) if self.mask.unit == self.itemsize else self.bytes
+        np.copyto(target, pattern.view(target.dtype), where=self.mask.all())
 
-    def spans_partitions(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-        """Whether an access, in elements of the tensor's own size, takes the same of every partition."""
-        return shape[0] == self.rows and (shape[0] == 1 or strides[0] == self.row_elems) and self.on_chip
-
-    def _mask_of_all(self) -> Array:
-        """The mask, from now on with every element's own."""
-        assert self.mask is not None
-        if self.mask_itemsize == self.itemsize and len(self.mask) < self.count:
-            self.mask = np.tile(self.mask, self.rows)
-        return self.mask
-
-    def _mask_of(self, pattern: Pattern, every: bool = False) -> Array:
-        """A view of the unwritten-mask (True: never written) for an access pattern; of one partition, for all, while no access
-        tells partitions apart, unless ``every`` element's own is wanted."""
-        offset, shape, strides, itemsize = pattern
-        alike = not every and itemsize == self.itemsize == self.mask_itemsize and self.spans_partitions(shape, strides)
+    def _mask(self) -> Marks:
+        """Which elements were never written."""
         if self.mask is None:
-            self.mask = np.full(self.row_elems if alike else self.count, self.state != FULL)
-            self.mask_itemsize = self.itemsize
-            self.unwritten_count = self.count if self.state != FULL else 0
-        if not alike:
-            self.mask = self._mask_of_all()
-        elif len(self.mask) < self.count:
-            return np.ndarray((1, *shape[1:]), np.bool_, self.mask.data, offset, strides)
-        if itemsize != self.mask_itemsize:
-            if self.mask_itemsize != 1:
-                self.mask = np.repeat(self.mask, self.mask_itemsize)
-                self.unwritten_count *= self.mask_itemsize
-                self.mask_itemsize = 1
-            shape, strides = (*shape, itemsize), (*(s * itemsize for s in strides), 1)
-            offset *= itemsize
-        return np.ndarray(shape, np.bool_, self.mask.data, offset, strides)
+            self.mask = Marks(self, self.state != FULL, np.bool_)
+            self.unwritten_bytes = self.count * self.itemsize if self.state != FULL else 0
+        return self.mask
 
     def missing(self, pattern: Pattern, chosen: Array | None = None) -> int:
         """How many elements of an access pattern, or of the ``chosen`` ones of it, were never written."""
@@ -374,29 +347,31 @@ class Storage:
             return 0
         if self.state == NONE and chosen is None:
             return math.prod(pattern[1])
-        mask = self._mask_of(pattern, chosen is not None)
-        count = int(np.count_nonzero(mask if chosen is None else mask[chosen])) * (pattern[1][0] // len(mask))
-        return -(-count // max(1, pattern[3] // self.mask_itemsize))
+        mask = self._mask()
+        view = mask.of(pattern, chosen is not None)
+        count = int(np.count_nonzero(view if chosen is None else view[chosen])) * (pattern[1][0] // len(view))
+        return -(-count // max(1, pattern[3] // mask.unit))
 
     def mark(self, pattern: Pattern, chosen: Array | None = None) -> None:
         """Note that an access pattern, or the ``chosen`` elements of it, were written."""
         if self.state == FULL:
             return
-        view = self._mask_of(pattern, chosen is not None)
+        mask = self._mask()
+        view = mask.of(pattern, chosen is not None)
         if chosen is None:
-            self.unwritten_count -= int(np.count_nonzero(view)) * (pattern[1][0] // len(view))
+            self.unwritten_bytes -= int(np.count_nonzero(view)) * (pattern[1][0] // len(view)) * mask.unit
             view[...] = False
         else:
-            self.unwritten_count -= int(np.count_nonzero(view[chosen]))
+            self.unwritten_bytes -= int(np.count_nonzero(view[chosen])) * mask.unit
             view[chosen] = False
         self.state = PARTIAL
-        if self.unwritten_count == 0:
+        if self.unwritten_bytes == 0:
             self.state, self.mask = FULL, None
 
     def unwritten(self) -> int:
         """How many elements of the allocation were never written."""
         if self.state == PARTIAL:
-            return -(-self.unwritten_count * self.mask_itemsize // self.itemsize)
+            return -(-self.unwritten_bytes // self.itemsize)
         return 0 if self.state == FULL else self.count
 
 

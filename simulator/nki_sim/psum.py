@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nki_sim.dtypes import Array
+from nki_sim.marks import Marks
 
 if TYPE_CHECKING:
     from nki_sim.tensor import NkiTensor
@@ -30,65 +31,43 @@ class State(IntEnum):
 
 
 class Accumulation:
-    """The states of one PSUM tensor: a single state while all its elements agree, else an array."""
+    """The states of one PSUM tensor: a single state while all its elements agree, else a mark for each."""
 
-    __slots__ = ("_array", "_uniform")
+    __slots__ = ("_marks", "_uniform")
 
     def __init__(self) -> None:
         self._uniform: State = State.EMPTY
-        self._array: Array | None = None
+        self._marks: Marks | None = None
 
     def _view(self, tile: NkiTensor, every: bool = False) -> Array:
-        """The states of the tile's elements; of one partition, for all, while no access tells partitions apart, unless
-        ``every`` element's own is wanted."""
-        storage = tile.storage
-        size, unit = tile.info.itemsize, storage.itemsize
-        alike = not every and size == unit and storage.spans_partitions(tile.shape, tile.strides)
-        if self._array is None:
-            self._array = np.full(storage.row_elems if alike else storage.count, self._uniform, np.uint8)
-        if not alike and len(self._array) < storage.count:
-            self._array = np.tile(self._array, storage.rows)
-        if size == unit:
-            shape = (1, *tile.shape[1:]) if len(self._array) < storage.count else tile.shape
-            return np.ndarray(shape, np.uint8, self._array.data, tile.offset, tile.strides)
-        # a view of another width: every element it touches, as one flat selection
-        index = np.zeros(tile.shape, np.int64)
-        for dim, (count, stride) in enumerate(zip(tile.shape, tile.strides, strict=True)):
-            index += (np.arange(count) * stride).reshape([-1 if d == dim else 1 for d in range(tile.ndim)])
-        return self._array[(index + tile.offset) * size // unit]
+        if self._marks is None:
+            self._marks = Marks(tile.storage, self._uniform, np.uint8)
+        return self._marks.of(tile.pattern, every)
 
     def of(self, tile: NkiTensor) -> Array | State:
         """The state of the tile's elements: one State when they agree, else an array that broadcasts to the tile's shape."""
-        if self._array is None:
+        if self._marks is None:
             return self._uniform
         view = self._view(tile)
         first = view.flat[0]
-        return State(int(first)) if (view == first).all() else view
+        if (view == first).all():
+            return State(int(first))
+        return view if view.ndim == tile.ndim else view[..., 0]
 
     def set(self, tile: NkiTensor, state: State, chosen: Array | None = None) -> None:
         """Give all of the tile's elements, or the ``chosen`` ones, one state."""
-        storage = tile.storage
-        if chosen is not None and tile.info.itemsize == storage.itemsize:
+        if chosen is not None:
             self._view(tile, every=True)[chosen] = state
-            return
-        if tile.size * tile.info.itemsize == storage.count * storage.itemsize:
-            self._uniform, self._array = state, None
-            return
-        if self._array is None and self._uniform is state:
-            return
-        if tile.info.itemsize == storage.itemsize:
+        elif tile.size * tile.info.itemsize == tile.storage.count * tile.storage.itemsize:
+            self._uniform, self._marks = state, None
+        elif self._marks is not None or self._uniform is not state:
             self._view(tile)[...] = state
-        else:
-            self._array = np.full(storage.count, State.EMPTY, np.uint8)
-            self._uniform = State.EMPTY
 
     def read(self, tile: NkiTensor) -> None:
         """Another engine reads the tile: open sums there count as evicted."""
-        if self._array is None and self._uniform is not State.OPEN:
-            return
-        states = self.of(tile)
-        if isinstance(states, State):
-            if states is State.OPEN:
+        if self._marks is None:
+            if self._uniform is State.OPEN:
                 self.set(tile, State.READ)
-        elif tile.info.itemsize == tile.storage.itemsize:
-            states[states == State.OPEN] = State.READ
+            return
+        states = self._view(tile)
+        states[states == State.OPEN] = State.READ
