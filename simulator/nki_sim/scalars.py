@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from nki_sim import context
-from nki_sim.errors import Broken, NkiTypeError, Rule, fail, isa_page, page, violation
+from nki_sim.errors import Broken, NkiTypeError, Rule, fail, isa_page, violation
+from nki_sim.run_time_loops import LOOPS, begins_in_old_form
+from nki_sim.source import Site, outside
 
-_LOOPS = page("deep-dives/nki-dynamic-loops.html")
 NO_PYTHON_VALUE = Rule(
     "register.no_python_value",
     "the value of a register is not known while the kernel is built",
@@ -49,7 +51,7 @@ NEEDS_DATA = Rule(
     "an estimate knows shapes, not data",
     why="how often a loop at run time goes round, or where it goes on, stands in a tensor",
     fix="run the kernel on arrays: nki_sim.run(kernel, …).profile()",
-    page=_LOOPS,
+    page=LOOPS,
 )
 
 
@@ -157,6 +159,15 @@ class VirtualRegister(RuntimeScalar):
     def hold(self, value: int | float) -> None:
         """Write it, cut to 32 bits."""
         self._held = value if isinstance(value, float) else _as_32(value)
+
+    def __bool__(self) -> bool:
+        """What it holds, where it is the condition of a ``while``, as in the frontend before 0.7; else that is refused."""
+        frame = outside(sys._getframe(1))
+        if frame is None or not Site(frame.f_code, frame.f_lasti).is_while_condition():
+            return super().__bool__()
+        machine = begins_in_old_form("while with a register")
+        machine.effect(lambda: None)  # how often it goes round is this run's only
+        return bool(self.value)
 
     __add__ = __radd__ = _refusing("__add__")
     __sub__ = __rsub__ = _refusing("__sub__")

@@ -129,6 +129,10 @@ class Site:
         """Whether the statement at this place gives the call's value to the caller."""
         return self.text.lstrip().startswith("return ")
 
+    def is_while_condition(self) -> bool:
+        """Whether what is looked at here is all of a ``while``'s condition, as far as the source tells."""
+        return _is_while_condition(self.filename, "".join(linecache.getlines(self.filename)), self.span)
+
     def may_repeat(self) -> bool:
         """Whether the line may run more than once in a kernel: it is in a loop or in a helper, as far as the source tells."""
         return _may_repeat(self.filename, "".join(linecache.getlines(self.filename)), self.line)
@@ -163,6 +167,15 @@ def _span(code: CodeType, lasti: int) -> tuple[int, int, int, int]:
 
 _FUNCTIONS = (ast.FunctionDef, ast.Lambda)
 _LOOPS = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+@lru_cache(maxsize=4096)
+def _is_while_condition(filename: str, text: str, span: tuple[int, int, int, int]) -> bool:
+    tree = _parsed(filename, text)
+    loops = [node for node in ast.walk(tree) if isinstance(node, ast.While)] if tree else []
+    bare = [loop for loop in loops if isinstance(loop.test, (ast.Name, ast.Attribute, ast.Subscript))]
+    places: list[ast.stmt | ast.expr] = [*bare, *[loop.test for loop in bare]]  # which of the two depends on Python's version
+    return any((n.lineno, n.end_lineno, n.col_offset, n.end_col_offset) == span for n in places)
 
 
 @lru_cache(maxsize=4096)

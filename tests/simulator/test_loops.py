@@ -1,5 +1,7 @@
 """Loops at run time, registers and runtime scalars."""
 
+import warnings
+
 import nki.isa as nisa
 import nki.language as nl
 import nki_sim
@@ -7,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from kernels import ps, sb
+from kernels import ps, sb, st
 from nki_sim.errors import NkiError
 
 ROWS = np.arange(80, dtype=np.float32).reshape(10, 8)
@@ -225,6 +227,66 @@ def test_the_form_before_fori_loop_runs_and_is_reported():
         run = nki_sim.run(kernel, ROWS, number(9))
     np.testing.assert_array_equal(run.result[0], ROWS[2] + ROWS[5] + ROWS[8])
     assert [f.rule.id for f in run.findings] == ["lang.dynamic_frontend"]
+
+
+def halved(x, n):
+    """``while reg:``, the form before nl.while_loop: one is added as often as n can be halved."""
+    acc, left = nl.zeros((1, 8), dtype=nl.float32, buffer=nl.sbuf), nl.load(n)
+    rounds = nisa.register_alloc()
+    nisa.register_load(rounds, left)
+    while rounds:
+        nisa.tensor_scalar(dst=acc, data=acc, op0=nl.add, operand0=1.0)
+        nisa.tensor_scalar(dst=left, data=left, op0=nl.right_shift, operand0=1)
+        nisa.register_load(rounds, left)
+    return st(acc)
+
+
+def test_while_with_a_register_runs_and_is_reported():
+    kernel = nki_sim.jit(halved)
+    for count, rounds in ((9, 4), (0, 0), (255, 8)):
+        with pytest.warns(nki_sim.NkiWarning, match="while with a register") as caught:
+            result = kernel(ROWS, number(count))
+        assert len(caught) == 1
+        assert caught[0].message.line == halved.__code__.co_firstlineno + 5
+        np.testing.assert_array_equal(result, np.full((1, 8), rounds, np.float32))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = nki_sim.run(kernel, ROWS, number(9))
+        with pytest.raises(NkiError, match="an estimate knows shapes, not data"):
+            nki_sim.estimate(kernel, ROWS, number(9))
+    assert [f.rule.id for f in run.findings] == ["lang.dynamic_frontend"]
+    with pytest.raises(NkiError, match="while with a register"):
+        nki_sim.run(kernel, ROWS, number(9), strict=True)
+
+
+def test_a_register_is_no_other_condition():
+    def negated(register):
+        while not register:
+            pass
+
+    def compound(register):
+        while register and True:
+            pass
+
+    for use in (negated, compound, lambda register: 1 if register else 0, lambda register: [0][register]):
+        with pytest.raises(TypeError, match="is not known while the kernel is built"):
+            nki_sim.run(lambda x, use=use: use(nisa.register_alloc(1)), ROWS)
+
+
+def test_while_with_a_register_is_no_part_of_another_loop():
+    def inner(register):
+        while register:
+            pass
+
+    with pytest.raises(NkiError, match="not used in the body of another loop"):
+        nki_sim.run(lambda x: nl.fori_loop(0, nisa.register_alloc(2), inner), ROWS)
+
+    def in_order(x):
+        with nl.no_reorder():
+            inner(nisa.register_alloc(1))
+
+    with pytest.raises(NkiError, match=r"inside of nl\.no_reorder"):
+        nki_sim.run(in_order, ROWS)
 
 
 # -- constants ---------------------------------------------------------------------------------------------------------

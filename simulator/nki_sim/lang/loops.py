@@ -9,54 +9,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from nki_sim import context
-from nki_sim.errors import Broken, NkiAssertionError, NkiTypeError, NkiValidationError, Rule, fail, page, violation
+from nki_sim.errors import NkiAssertionError, NkiTypeError, NkiValidationError, Rule, fail
 from nki_sim.machine import Machine
+from nki_sim.run_time_loops import LOOPS, begins, begins_in_old_form
 from nki_sim.scalars import NkiScalar, RuntimeScalar, VirtualRegister, now
 from nki_sim.source import call_sites
 
-_LOOPS = page("deep-dives/nki-dynamic-loops.html")
-STEP = Rule("lang.fori_loop_step", "step is a positive whole number that is known while the kernel is built", page=_LOOPS)
+STEP = Rule("lang.fori_loop_step", "step is a positive whole number that is known while the kernel is built", page=LOOPS)
 BOUNDS = Rule(
     "lang.fori_loop_bounds",
     "lower and upper are whole numbers, registers, or 32-bit scalars",
     why="the sequencer counts in 32 bits",
     fix="load a number from a tile: reg = nisa.register_alloc(); nisa.register_load(reg, tile)",
-    page=_LOOPS,
+    page=LOOPS,
 )
 NO_RETURN = Rule(
     "lang.fori_loop_no_return",
     "the body of fori_loop returns nothing",
     fix="write to a tensor that was allocated before the loop",
-    page=_LOOPS,
+    page=LOOPS,
 )
 WHILE = Rule(
     "lang.while_loop_body",
     "init is a register, and the body returns the register that decides about the next round",
     why="the loop ends when that register is zero; everything else goes from round to round in tensors",
-    page=_LOOPS,
-)
-OLD_FORM = Rule(
-    "lang.dynamic_frontend",
-    "a loop at run time is nl.fori_loop or nl.while_loop",
-    why="nl.dynamic_range belongs to the frontend before 0.7, which read the kernel's source",
-    fix="def body(i): …, then nl.fori_loop(lower, upper, body)",
-    page=_LOOPS,
-    enforce="warn",
-)
-IN_ORDER = Rule(
-    "lang.no_reorder_no_dynamic",
-    "a loop at run time does not start inside of nl.no_reorder",
-    fix="open the nl.no_reorder block in the body of the loop, or unroll the loop with Python's range",
-    page=_LOOPS,
-)
-
-NESTED = Rule(
-    "lang.nested_dynamic_range",
-    "nl.dynamic_range is not used in the body of another loop at run time",
-    why="the body is built once, and its rounds would have to be known then",
-    fix="nl.fori_loop(lower, upper, body)",
-    page=_LOOPS,
+    page=LOOPS,
 )
 
 
@@ -81,7 +58,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int 
         acc = nl.zeros((128, 1), dtype=nl.float32)
         nl.fori_loop(0, 4, add_column)
     """
-    machine = _machine("nl.fori_loop")
+    machine = begins("nl.fori_loop")
     _check_range(machine, "nl.fori_loop", lower, upper, step)
     registers = any(isinstance(bound, VirtualRegister) for bound in (lower, upper))
     counter: VirtualRegister | NkiScalar = VirtualRegister(owner="nl.fori_loop") if registers else NkiScalar()
@@ -121,7 +98,7 @@ def while_loop(init: RuntimeScalar, body_fun: Callable[[Any], RuntimeScalar]) ->
 
         nl.while_loop(nisa.register_alloc(8), halve)
     """
-    machine = _machine("nl.while_loop")
+    machine = begins("nl.while_loop")
     if not isinstance(init, RuntimeScalar):
         raise _error(machine, WHILE, f"init is {_kind(init)}", "nl.while_loop", NkiTypeError)
     condition = VirtualRegister()
@@ -163,12 +140,9 @@ def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Virtu
         acc = nl.zeros((128, 64), dtype=nl.float32)
         nl.fori_loop(0, 4, add_one)  # instead of nl.dynamic_range(4)
     """
-    machine = _machine("nl.dynamic_range")
     lower, upper = (0, start) if stop is None else (start, stop)
-    _check_range(machine, "nl.dynamic_range", lower, upper, step)
-    if machine.round is not None:
-        raise _error(machine, NESTED, "nl.dynamic_range inside of a loop's body", "nl.dynamic_range", NkiValidationError)
-    machine.found(violation(OLD_FORM, Broken("nl.dynamic_range"), target=machine.core.target))
+    _check_range(begins("nl.dynamic_range"), "nl.dynamic_range", lower, upper, step)
+    begins_in_old_form("nl.dynamic_range")
     return (VirtualRegister(i, frozen=True, owner="nl.dynamic_range") for i in range(int(now(lower)), int(now(upper)), step))
 
 
@@ -207,13 +181,6 @@ class _Body:
         finally:
             machine.round, machine.scopes = outer, scopes
             machine.close_scope(self, made)
-
-
-def _machine(subject: str) -> Machine:
-    machine = context.machine()
-    if machine.in_order:
-        raise _error(machine, IN_ORDER, f"{subject} inside of nl.no_reorder", subject, NkiValidationError)
-    return machine
 
 
 def _check_range(machine: Machine, subject: str, lower: Any, upper: Any, step: Any) -> None:
