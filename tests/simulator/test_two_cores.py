@@ -11,6 +11,8 @@ import nki.language as nl
 import nki_sim
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
 from kernels import hb, ps, sb
 from kernels_on_two import SWAPPED, X, doubled, exchanged, half, me, pinned, private, summed, through_memory
 from nki_sim.cores import interleaved
@@ -361,6 +363,45 @@ def test_a_scatter_races_with_what_is_written_without_an_index(rows, races):
         return x
 
     assert ("memory.race" in found(both, X, np.array([[2], [5]], np.int32))) == races
+
+
+ROWS, COLUMNS = 12, 10
+parts = some.tuples(some.integers(0, COLUMNS - 2), some.integers(1, COLUMNS), some.integers(1, 3))
+"""First column, columns at most, and step of an access."""
+accesses = some.one_of(
+    some.tuples(some.lists(some.integers(0, ROWS - 1), min_size=2, max_size=5, unique=True), parts),
+    some.tuples(some.tuples(some.integers(0, 5), some.integers(2, 5), some.integers(1, 2)), parts),
+)
+"""Rows picked by an index, or first, how many and step; and of each row a part."""
+
+
+@given(accesses, accesses)
+@settings(max_examples=80, deadline=None)
+def test_races_are_those_of_the_elements_themselves(first, second):
+    """Scatters and plain accesses of two cores, against sets of elements."""
+
+    def access(which):
+        rows, (column, columns, step) = which
+        picked = range(rows[0], min(rows[0] + rows[1] * rows[2], ROWS), rows[2]) if isinstance(rows, tuple) else rows
+        return picked, range(column, min(column + columns * step, COLUMNS), step)
+
+    def both(x, *indices):
+        shared = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.shared_hbm)
+        which = (first, second)[nl.program_id(0)]
+        rows, columns = access(which)
+        tile = nl.full((len(rows), len(columns)), 1.0 + nl.program_id(0), dtype=nl.float32)
+        if isinstance(which[0], tuple):
+            view = shared[rows.start : rows.stop : rows.step, columns.start : columns.stop : columns.step]
+        else:
+            pattern = [[COLUMNS, len(rows)], [columns.step, len(columns)]]
+            at = nl.load(indices[nl.program_id(0)])
+            view = shared.ap(pattern=pattern, offset=columns.start, vector_offset=at, indirect_dim=0)
+        nisa.dma_copy(dst=view, src=tile)
+        return x
+
+    touched = [{(r, c) for r in access(which)[0] for c in access(which)[1]} for which in (first, second)]
+    indices = [np.array(access(which)[0], np.int32).reshape(-1, 1) for which in (first, second)]
+    assert ("memory.race" in found(both, X, *indices)) == bool(touched[0] & touched[1])
 
 
 def test_a_write_after_a_read_of_another_core_is_a_race():

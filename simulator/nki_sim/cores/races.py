@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -224,8 +225,13 @@ def _share(a: _Touch, b: _Touch) -> bool:
     """Whether two accesses whose boxes meet have an element in common."""
     if _fills(a) and _fills(b):
         return True
-    if a.rows is not None and b.rows is not None and _keeps_to_rows(a, b) and _keeps_to_rows(b, a):
-        return not a.rows.isdisjoint(b.rows) and _meet(elements(a.pattern), elements(b.pattern))
+    if (a.rows is not None or b.rows is not None) and a.pattern[3] == b.pattern[3]:
+        row = a.row or b.row
+        mine, theirs = _by_rows(a, row), _by_rows(b, row)
+        if mine is not None and theirs is not None:
+            (rows, one), (others, other) = mine, theirs
+            few, many = (rows, others) if len(rows) < len(others) else (others, rows)
+            return any(r in many for r in few) and _patterns_meet(one, other)
     first, second = _all_elements(a, b), _all_elements(b, a)
     if not len(first) or not len(second):
         return False
@@ -236,10 +242,27 @@ def _share(a: _Touch, b: _Touch) -> bool:
     return _meet(first, second)
 
 
-def _keeps_to_rows(touch: _Touch, other: _Touch) -> bool:
-    """Whether what it touches of a row does not reach into the next one, and rows are those of the other."""
-    offset, shape, strides, itemsize = touch.pattern
-    return (touch.row, itemsize) == (other.row, other.pattern[3]) and offset + span(shape, strides) < touch.row
+def _by_rows(touch: _Touch, row: int) -> tuple[frozenset[int] | range, Pattern] | None:
+    """Which rows of ``row`` elements it touches, and what of each; nothing where it does not touch the same of all."""
+    offset, (count, *shape), (step, *strides), itemsize = touch.pattern
+    rows: frozenset[int] | range | None = touch.rows
+    if rows is None:
+        first, offset = divmod(offset, row)
+        step, rest = divmod(step if count > 1 else row, row)
+        if rest or step < 1:
+            return None
+        rows = range(first, first + step * count, step)
+    elif touch.row != row:
+        return None
+    if offset < 0 or any(s < 0 for s in strides) or offset + span(shape, strides) >= row:
+        return None
+    return rows, (offset, tuple(shape), tuple(strides), itemsize)
+
+
+@lru_cache(maxsize=4096)
+def _patterns_meet(a: Pattern, b: Pattern) -> bool:
+    """Whether two patterns of elements of one size have an element in common."""
+    return _meet(elements(a), elements(b))
 
 
 def _all_elements(touch: _Touch, other: _Touch) -> Array:
