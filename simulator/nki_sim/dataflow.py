@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from nki_sim.claims import Place
 from nki_sim.errors import Broken, Diagnosis, Rule, page, violation
 from nki_sim.isa import INSTRUCTIONS
 from nki_sim.isa.enums import oob_mode, reduce_cmd
@@ -22,7 +23,7 @@ from nki_sim.memory import Allocation
 from nki_sim.program import Plan, Program, Slot, Step
 from nki_sim.regions import Box, Boxes, box_of, volume, whole
 from nki_sim.source import Site
-from nki_sim.timing.touched import accesses, aliases
+from nki_sim.timing.touched import accesses, patches
 
 _PERFORMANCE = page("deep-dives/nki_perf_guide.html")
 
@@ -91,11 +92,13 @@ class _Flow:
     over: dict[int, int] = field(default_factory=dict)
     _unread: dict[int, Boxes] = field(default_factory=lambda: defaultdict(Boxes))
     """Per allocation the steps whose values wait for a reader."""
+    _at: dict[Place, set[int]] = field(default_factory=lambda: defaultdict(set))
+    """Per place the explicit placements there that have such steps."""
 
     @classmethod
     def through(cls, program: Program) -> _Flow:
         flow = cls(program, bytearray(len(program)))
-        shared = aliases(list(program.allocations))
+        shared = patches(list(program.allocations))
         numbers, starts, operands = program.tables
         touched: dict[int, tuple[tuple[int, Slot, bool], ...]] = {}
         for step, number in enumerate(numbers):
@@ -112,9 +115,14 @@ class _Flow:
                 box = flow._box(plan, place, a, offset)
                 if not writes or place in plan.updates:
                     flow._read(a, box)
-                    for other in shared.get(a, ()):
-                        flow._read(other, None)
+                    for near in shared[a].near if a in shared else ():
+                        there = flow._at[near.place]
+                        for other in there - {a}:
+                            flow._read(other, None)
+                        there &= {a}
                 if writes:
+                    if a in shared:
+                        flow._at[shared[a].place].add(a)
                     flow._write(step, a, box, fills=_fills(plan, place, slot, program.allocations[a], box))
         return flow
 

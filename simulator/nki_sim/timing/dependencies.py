@@ -17,7 +17,7 @@ from nki_sim.program import Program
 from nki_sim.timing.cells import ANTI, ORDER, OUTPUT, TRUE, Cells, Edges
 from nki_sim.timing.history import History
 from nki_sim.timing.rooms import leaving
-from nki_sim.timing.touched import aliases, touched
+from nki_sim.timing.touched import patches, touched
 
 CYCLE = Rule(
     "sched.depends_on_cycle",
@@ -75,8 +75,8 @@ def _on_memory(program: Program, core: NeuronCore) -> Iterator[Edges]:
     n, allocations = len(program), list(program.allocations)
     if not n:
         return
-    all_ = touched(program)
-    shared = aliases(allocations)
+    shared = patches(allocations)
+    all_ = touched(program, shared)
     apart = np.zeros(len(allocations) + 1, bool)
     apart[list(shared)] = True
     alone = ~apart[all_.allocation]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from nki_sim.claims import Patch, Place
 from nki_sim.memory import Allocation
 from nki_sim.regions import Box, Boxes, box_of
 from nki_sim.timing.cells import ANTI, OUTPUT, TRUE, Edges
@@ -18,7 +20,7 @@ Found = dict[int, int]
 class _Accesses:
     """The accesses to one allocation that a later one may have to wait for."""
 
-    __slots__ = ("all_reads", "all_writes", "reads", "writes")
+    __slots__ = ("all_reads", "all_writes", "before", "reads", "writes")
 
     def __init__(self) -> None:
         self.all_writes = -1
@@ -27,6 +29,8 @@ class _Accesses:
         self.writes: Boxes | None = None
         """Steps that wrote a part of it since; ``reads``: that read a part of it."""
         self.reads: Boxes | None = None
+        self.before: tuple[list[int], list[int]] = ([], [])
+        """Steps that wrote, and that read, what had its bytes before: who waits for its writes waits for them."""
 
     def read(self, box: Box | None, step: int, found: Found) -> None:
         if self.all_writes >= 0:
@@ -52,6 +56,7 @@ class _Accesses:
         if box is None:  # whoever waits for this step waits for all of them
             self.all_writes, self.all_reads = step, []
             self.writes = self.reads = None
+            self.before = [], []
             return
         if self.writes is None:
             self.writes = Boxes()
@@ -71,13 +76,32 @@ class _Accesses:
         if reads and self.reads:
             self.reads.find(None, found, ANTI)
 
+    def follow(self, other: _Accesses) -> None:
+        """What was at its bytes before is not looked at any more: only by who touches this one."""
+        found: Found = {}
+        other.pending(found, OUTPUT)
+        for step, kind in found.items():
+            self.before[kind != OUTPUT].append(step)
+
+    def wait_for_before(self, found: Found, writes: bool) -> None:
+        """Add the steps of what was at its bytes before."""
+        writers, readers = self.before
+        kind = OUTPUT if writes else TRUE
+        for step in writers:
+            if found.get(step, -1) < kind:
+                found[step] = kind
+        for step in readers if writes else ():
+            found.setdefault(step, ANTI)
+
 
 class History:
     """Who touched what, per allocation, and who waits for whom because of it."""
 
-    def __init__(self, accesses: Touched, allocations: list[Allocation], shared: Mapping[int, tuple[int, ...]]):
+    def __init__(self, accesses: Touched, allocations: list[Allocation], shared: Mapping[int, Patch]):
         self._of: dict[int, _Accesses] = {}
         self._shared = shared
+        self._at: defaultdict[Place, dict[int, _Accesses]] = defaultdict(dict)
+        """Per place the tensors there whose accesses others may have to wait for."""
         self._allocations = allocations
         self._edges: list[tuple[int, int, int]] = []
         self._boxes: dict[tuple[int, int, int], Box] = {}
@@ -92,11 +116,26 @@ class History:
         mine = self._of.get(allocation)
         if mine is None:
             mine = self._of[allocation] = _Accesses()
+        mine.wait_for_before(found, writes)
         (mine.write if writes else mine.read)(box, step, found)
-        for other in self._shared.get(allocation, ()):
-            if other in self._of:
-                self._of[other].pending(found, OUTPUT if writes else TRUE, reads=writes)
+        patch = self._shared.get(allocation)
+        if patch is not None:
+            self._access_shared(allocation, patch, found, writes, all_of_it=box is None)
         self._keep(step, found)
+
+    def _access_shared(self, allocation: int, patch: Patch, found: Found, writes: bool, all_of_it: bool) -> None:
+        mine = self._of[allocation]
+        for near in patch.near:
+            there = self._at[near.place]
+            others = [other for other in there if other != allocation]
+            for other in others:
+                there[other].pending(found, OUTPUT if writes else TRUE, reads=writes)
+            if writes and others and patch.place.covers(near.place):
+                for other in others:  # whoever comes to these bytes comes to this one's, and waits for this write
+                    gone = there.pop(other)
+                    if not all_of_it:
+                        mine.follow(gone)
+        self._at[patch.place][allocation] = mine
 
     def _keep(self, step: int, found: Found) -> None:
         self._edges.extend((step, producer, kind) for producer, kind in found.items() if producer != step)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from nki_sim.claims import Place
+from nki_sim.claims import Claims, Patch
 from nki_sim.memory import Allocation, MemoryRegion, claimed
 from nki_sim.program import Ints, Plan, Program, Slot
 
@@ -48,8 +50,13 @@ def accesses(plan: Plan) -> tuple[tuple[int, Slot, bool], ...]:
     return tuple((i, plan.slots[i], i in changing) for i in (*plan.reads, *changing))
 
 
-def touched(program: Program) -> Touched:
-    """All accesses to what some step writes; nobody waits for reads of anything else."""
+def touched(program: Program, shared: Collection[int]) -> Touched:
+    """All accesses to what some step writes, under the tensor's name or that of one that shares its bytes: nobody waits for
+    reads of anything else.
+
+    Args:
+        shared: numbers of the tensors that share bytes with others.
+    """
     of_plans = [accesses(plan) for plan in program.plans]
     table = [access for of_plan in of_plans for access in of_plan]
     numbers: dict[tuple[object, ...], int] = {}
@@ -65,7 +72,9 @@ def touched(program: Program) -> Touched:
     operands = np.array(program.tables[2], np.int64)
     allocation = operands[at]
     kept = allocation >= 0
-    kept[kept] = program.has_at([plan.writes for plan in program.plans])[allocation[kept]]
+    changing = program.has_at([plan.writes for plan in program.plans])
+    changing[list(shared)] = True
+    kept[kept] = changing[allocation[kept]]
     shapes: dict[tuple[int, ...], int] = {}
     shape_of = np.array([shapes.setdefault(a.shape, len(shapes)) for a in program.allocations], np.int64)
     shape_at = np.array([-1 if slot.gathers else shapes.get(slot.shape, -1) for slot in slots], np.int64)
@@ -75,21 +84,8 @@ def touched(program: Program) -> Touched:
     return Touched(step, allocation, offset, slot_index, slots, writes, whole)
 
 
-def aliases(allocations: list[Allocation]) -> dict[int, tuple[int, ...]]:
-    """Explicit placements that share bytes with each other: the numbers of both, each under the other's."""
-    rooms: dict[tuple[int, MemoryRegion], list[tuple[Place, int]]] = {}
-    for a in allocations:
-        if a.address is not None:
-            rooms.setdefault((a.core, a.region), []).append((claimed(a), a.id))
-    shared: dict[int, list[int]] = {}
-    for placed in rooms.values():
-        placed.sort(key=lambda found: found[0].byte)
-        for i, (place, number) in enumerate(placed):
-            behind = i + 1
-            while behind < len(placed) and placed[behind][0].byte < place.bytes:
-                where, other = placed[behind]
-                if where.meets(place):
-                    shared.setdefault(number, []).append(other)
-                    shared.setdefault(other, []).append(number)
-                behind += 1
-    return {number: tuple(sorted(shared[number])) for number in sorted(shared)}
+def patches(allocations: list[Allocation]) -> dict[int, Patch]:
+    """Per explicit placement that shares bytes with another one, by number, its patch."""
+    claims: defaultdict[tuple[int, MemoryRegion], Claims] = defaultdict(Claims)
+    found = {a.id: claims[a.core, a.region].add(claimed(a)).patch for a in allocations if a.address is not None}
+    return {number: patch for number, patch in found.items() if patch.shared}
