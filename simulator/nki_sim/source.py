@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType
 
+MOST_TEXTS = 64
 CELL_PREFIX = "<nki cell "
 """File names of ``%%nki`` cells start with this; the notebook side registers them in ``linecache``."""
 
@@ -85,7 +86,7 @@ class Site:
 
     def call(self) -> ast.Call | None:
         """The call expression at this place, when the source is known."""
-        tree = _parsed(self.filename, "".join(linecache.getlines(self.filename)))
+        tree = _parsed(self.filename, _whole_text(self.filename))
         if tree is None:
             return None
         first, last, start, end = self.span
@@ -131,18 +132,32 @@ class Site:
 
     def is_while_condition(self) -> bool:
         """Whether what is looked at here is all of a ``while``'s condition, as far as the source tells."""
-        return _is_while_condition(self.filename, "".join(linecache.getlines(self.filename)), self.span)
+        return _is_while_condition(self.filename, _whole_text(self.filename), self.span)
 
     def may_repeat(self) -> bool:
         """Whether the line may run more than once in a kernel: it is in a loop or in a helper, as far as the source tells."""
-        return _may_repeat(self.filename, "".join(linecache.getlines(self.filename)), self.line)
+        return _may_repeat(self.filename, _whole_text(self.filename), self.line)
 
     def assigned_name(self) -> str:
         """What the statement at this place assigns the call's value to, as written; an empty string when it does not."""
-        return _assigned_name(self.filename, "".join(linecache.getlines(self.filename)), self.span)
+        return _assigned_name(self.filename, _whole_text(self.filename), self.span)
 
 
-@lru_cache(maxsize=64)
+_texts: dict[str, tuple[list[str], str]] = {}
+"""Files in one piece, by name, beside the lines that they are made of: those are others when the file was read again."""
+
+
+def _whole_text(filename: str) -> str:
+    lines = linecache.getlines(filename)
+    known = _texts.get(filename)
+    if known is None or known[0] is not lines:
+        if len(_texts) >= MOST_TEXTS:
+            _texts.clear()
+        known = _texts[filename] = lines, "".join(lines)
+    return known[1]
+
+
+@lru_cache(maxsize=MOST_TEXTS)
 def _parsed(filename: str, text: str) -> ast.Module | None:
     try:
         return ast.parse(text)
