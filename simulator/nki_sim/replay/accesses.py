@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +44,10 @@ class Access(NamedTuple):
         return math.prod(self.shape) * self.dtype.itemsize
 
 
+_access = partial(tuple.__new__, Access)
+"""An access of its five fields, without the function that NamedTuple puts around it: every operand of a record is made so."""
+
+
 def row_major(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     """Strides in bytes of a contiguous array."""
     strides, step = [], itemsize
@@ -65,10 +69,10 @@ def places(machine: Machine, tensor: Allocation, slot: Slot) -> Callable[[int, i
     size, shape, dtype = stored.itemsize, slot.shape, stored.storage
     if not tensor.region.on_chip:
         flat = tuple(s * size for s in slot.strides)
-        return lambda number, offset: Access(number, shape, offset * size, flat, dtype)
+        return lambda number, offset: _access((number, shape, offset * size, flat, dtype))
     elements = tensor.row_bytes // tensor.dtype.itemsize
     row = elements * tensor.dtype.itemsize // info.itemsize
-    pinned = is_pinned(machine, tensor)
+    pinned, where = is_pinned(machine, tensor), (tensor.region, tensor.core)
     pitch, base = elements * own.itemsize, 0
     if pinned:
         core = machine.core
@@ -79,7 +83,7 @@ def places(machine: Machine, tensor: Allocation, slot: Slot) -> Callable[[int, i
 
     def place(number: int, offset: int) -> Access:
         start = base + offset // row * pitch + offset % row * size
-        return Access((tensor.region, tensor.core) if pinned else number, shape, start, strides, dtype)
+        return _access((where if pinned else number, shape, start, strides, dtype))
 
     return place
 

@@ -237,16 +237,22 @@ def _is_number(dtype: str) -> bool:
 
 def _consecutive(graph: Graph, pieces: list[Any]) -> Access | None:
     """Pieces that follow each other along the rows of an input, as one access."""
-    whole: Access | None = None
+    first = pieces[0]
+    if not isinstance(first, Access) or len(first.shape) != 2 or not _is_dense(first):
+        return None
+    if not isinstance(first.key, int) or graph.allocation(first.key).role != "input" or graph.written(first.key):
+        return None
+    key, (_, columns), begin, strides, dtype = first
+    rows, end = 0, begin
     for piece in pieces:
-        if not isinstance(piece, Access) or len(piece.shape) != 2 or not _is_dense(piece):
+        if not isinstance(piece, Access):
             return None
-        if not isinstance(piece.key, int) or graph.allocation(piece.key).role != "input" or graph.written(piece.key):
+        more = piece.shape[0]
+        if piece != (key, (more, columns), end, strides, dtype):
             return None
-        whole = piece if whole is None else joined(whole, piece, 0)
-        if whole is None:
-            return None
-    return whole
+        rows += more
+        end = begin + rows * strides[0]
+    return Access(key, (rows, columns), begin, strides, dtype)
 
 
 def _neighbours(products: list[Product], dim: int) -> list[Product]:

@@ -73,11 +73,10 @@ class Graph:
         uses, writes = self.uses, node.writes
         for place, operand in enumerate(node.operands):
             if type(operand) is Access:
-                use = Use(node, place, place in writes)
-                if operand.key in uses:
-                    uses[operand.key].append(use)
-                else:
-                    uses[operand.key] = [use]
+                found = uses.get(operand.key)
+                if found is None:
+                    found = uses[operand.key] = []
+                found.append(Use(node, place, place in writes))
 
     def replace(self, node: Node, other: Node) -> None:
         """Put another node in a step's place."""
@@ -126,6 +125,7 @@ class _Places:
 
     def __init__(self, machine: Machine):
         self._machine = machine
+        self._constants, self._orders = machine.program.constants, [plan.orders for plan in machine.program.plans]
         self._ways: dict[tuple[int, int, int], Callable[[int, int], Access]] = {}
         """By plan, place and layout; ``_alike`` by what decides them."""
         self._alike: dict[Any, Callable[[int, int], Access]] = {}
@@ -137,16 +137,16 @@ class _Places:
 
     def of(self, number: int, flat: list[int]) -> list[Any]:
         """The operands of a step of plan ``number``, of which the record has ``flat``."""
-        program = self._machine.program
+        ways, layouts = self._ways, self._layout
         operands: list[Any] = []
         for i in range(0, len(flat), 2):
             where, offset = flat[i], flat[i + 1]
             if where >= 0:
-                way = self._ways.get((number, i, self._layout[where]))
-                operands.append((way or self._way(number, i, where))(where, offset))
+                way = ways.get((number, i, layouts[where])) or self._way(number, i, where)
+                operands.append(way(where, offset))
             else:
-                operands.append(program.constants[offset] if where == SCALAR else None)
-        for place in program.plans[number].orders:
+                operands.append(self._constants[offset] if where == SCALAR else None)
+        for place in self._orders[number]:
             operands[place] = None  # the order of the nodes is what a barrier is for
         return operands
 
