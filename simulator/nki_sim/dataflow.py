@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nki_sim.claims import Place
+from nki_sim.claims import Patch
 from nki_sim.errors import Broken, Diagnosis, Rule, page, violation
 from nki_sim.isa import INSTRUCTIONS
 from nki_sim.isa.enums import oob_mode, reduce_cmd
@@ -92,8 +92,8 @@ class _Flow:
     over: dict[int, int] = field(default_factory=dict)
     _unread: dict[int, Boxes] = field(default_factory=lambda: defaultdict(Boxes))
     """Per allocation the steps whose values wait for a reader."""
-    _at: dict[Place, set[int]] = field(default_factory=lambda: defaultdict(set))
-    """Per place the explicit placements there that have such steps."""
+    _at: dict[Patch, set[int]] = field(default_factory=lambda: defaultdict(set))
+    """Per patch the explicit placements there that have such steps."""
 
     @classmethod
     def through(cls, program: Program) -> _Flow:
@@ -116,13 +116,13 @@ class _Flow:
                 if not writes or place in plan.updates:
                     flow._read(a, box)
                     for near in shared[a].near if a in shared else ():
-                        there = flow._at[near.place]
+                        there = flow._at[near]
                         for other in there - {a}:
                             flow._read(other, None)
                         there &= {a}
                 if writes:
                     if a in shared:
-                        flow._at[shared[a].place].add(a)
+                        flow._at[shared[a]].add(a)
                     flow._write(step, a, box, fills=_fills(plan, place, slot, program.allocations[a], box))
         return flow
 

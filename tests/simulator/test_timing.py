@@ -166,6 +166,25 @@ def test_a_place_used_in_turn_costs_no_more_from_turn_to_turn():
     assert many <= 3 * few + 10
 
 
+def same_place_in_both_memories(x):
+    """Two tiles in turn at one address of SBUF, and two at the same of PSUM."""
+    for buffer in (nl.sbuf, nl.psum):
+        for _ in range(2):
+            nisa.memset(nl.ndarray((128, 32), nl.float32, buffer=buffer, address=(0, 0)), 1.0)
+    return nl.ndarray((128, 32), nl.float32, buffer=nl.shared_hbm)
+
+
+@pytest.mark.filterwarnings("ignore::nki_sim.NkiWarning")
+@pytest.mark.parametrize("cores", [1, 2])
+def test_the_same_place_in_another_memory_is_another_place(cores):
+    run = nki_sim.run(nki_sim.jit(same_place_in_both_memories)[cores], X)
+    steps = [step.index for step in run.program if step.instruction == "memset"]
+    where = [(step.plan.core, step.operands[0].allocation.region) for step in run.program if step.instruction == "memset"]
+    turns = {(a, b) for a, m in zip(steps, where, strict=True) for b, n in zip(steps, where, strict=True) if a < b and m == n}
+    assert len(turns) == 2 * cores
+    assert {edge for edge in run.timeline().edges if set(edge) <= set(steps)} == turns
+
+
 def check_edges(run, line):
     """Every conflict is ordered, and no step is named that is none."""
     steps = list(run.program)
@@ -192,7 +211,8 @@ def _conflict(a, b):
         return False
     if a[0] is b[0]:
         return a[1].overlaps(b[1])
-    return a[0].address is not None and b[0].address is not None and claimed(a[0]).meets(claimed(b[0]))
+    placed = a[0].address is not None and b[0].address is not None and (a[0].core, a[0].region) == (b[0].core, b[0].region)
+    return placed and claimed(a[0]).meets(claimed(b[0]))
 
 
 def test_the_same_program_has_the_same_schedule():

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from nki_sim.claims import Patch, Place
+from nki_sim.claims import Patch
 from nki_sim.memory import Allocation
 from nki_sim.regions import Box, Boxes, box_of
 from nki_sim.timing.cells import ANTI, OUTPUT, TRUE, Edges
@@ -100,8 +100,8 @@ class History:
     def __init__(self, accesses: Touched, allocations: list[Allocation], shared: Mapping[int, Patch]):
         self._of: dict[int, _Accesses] = {}
         self._shared = shared
-        self._at: defaultdict[Place, dict[int, _Accesses]] = defaultdict(dict)
-        """Per place the tensors there whose accesses others may have to wait for."""
+        self._at: defaultdict[Patch, dict[int, _Accesses]] = defaultdict(dict)
+        """Per patch, which is of one memory, the tensors there whose accesses others may have to wait for."""
         self._allocations = allocations
         self._edges: list[tuple[int, int, int]] = []
         self._boxes: dict[tuple[int, int, int], Box] = {}
@@ -126,7 +126,7 @@ class History:
     def _access_shared(self, allocation: int, patch: Patch, found: Found, writes: bool, all_of_it: bool) -> None:
         mine = self._of[allocation]
         for near in patch.near:
-            there = self._at[near.place]
+            there = self._at[near]
             others = [other for other in there if other != allocation]
             for other in others:
                 there[other].pending(found, OUTPUT if writes else TRUE, reads=writes)
@@ -135,7 +135,7 @@ class History:
                     gone = there.pop(other)
                     if not all_of_it:
                         mine.follow(gone)
-        self._at[patch.place][allocation] = mine
+        self._at[patch][allocation] = mine
 
     def _keep(self, step: int, found: Found) -> None:
         self._edges.extend((step, producer, kind) for producer, kind in found.items() if producer != step)
