@@ -461,30 +461,16 @@ class NkiTensor:
             NkiTypeError: any other kind of index.
         """
         known = _plain(key)
-        if known is None:
-            return self._view(key if isinstance(key, tuple) else (key,))
-        views = self._views
-        if views is not None:
-            found = views.get(known)
+        if known is not None and self._views is not None:
+            found = self._views.get(known)
             if found is not None:
                 return found
-        if views is None or len(views) >= MOST_VIEWS:
-            views = self._views = {}
-        part = self._part(*known)
-        made = views[known] = part if part is not None else self._view(key)
+        made = self._view(key if isinstance(key, tuple) else (key,))
+        if known is not None:
+            if self._views is None or len(self._views) >= MOST_VIEWS:
+                self._views = {}
+            self._views[known] = made
         return made
-
-    def _part(self, top: int | None, bottom: int | None, left: int | None, right: int | None) -> NkiTensor | None:
-        """Of two dimensions a part inside of them; nothing for others."""
-        if len(self.shape) != 2 or self.dynamic is not None:
-            return None
-        (rows, columns), (down, along) = self.shape, self.strides
-        top, left = top or 0, left or 0
-        bottom, right = rows if bottom is None else bottom, columns if right is None else right
-        if not (0 <= top < bottom <= rows and 0 <= left < right <= columns):
-            return None
-        offset = self.offset + top * down + left * along
-        return NkiTensor(self.storage, self.memory, self.info, (bottom - top, right - left), self.strides, offset)
 
     def _view(self, keys: tuple[Any, ...]) -> NkiTensor:
         shape, strides = self.shape, self.strides
