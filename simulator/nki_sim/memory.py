@@ -521,8 +521,7 @@ class Memory:
             row = self._check_shape(shape, dtype, region)
             if not region.on_chip:
                 return None
-            first, start = self._checked_place(address, shape[0], row, region)
-            place = Place(first, first + shape[0], start, start + row)
+            place = _place(self._checked_place(address, shape[0], row, region), shape[0], row)
             if key is not None:
                 self._places[key] = place
         return place
@@ -599,8 +598,12 @@ class Memory:
 def claimed(allocation: Allocation) -> Place:
     """The bytes that a placed allocation's ``address=`` claims."""
     assert allocation.address is not None
-    first, start = allocation.address
-    return Place(first, first + allocation.partitions, start, start + allocation.row_bytes)
+    return _place(allocation.address, allocation.partitions, allocation.row_bytes)
+
+
+def _place(address: tuple[int, int], partitions: int, row_bytes: int) -> Place:
+    first, start = address
+    return Place(first, first + partitions, start, start + row_bytes)
 
 
 __all__ = ["Allocation", "HostArray", "Memory", "MemoryRegion", "NkiValidationError", "Storage", "claimed"]

@@ -120,10 +120,10 @@ class History:
         (mine.write if writes else mine.read)(box, step, found)
         patch = self._shared.get(allocation)
         if patch is not None:
-            self._access_shared(allocation, patch, found, writes, all_of_it=box is None)
+            self._wait_for_others(allocation, patch, found, writes, all_of_it=box is None)
         self._keep(step, found)
 
-    def _access_shared(self, allocation: int, patch: Patch, found: Found, writes: bool, all_of_it: bool) -> None:
+    def _wait_for_others(self, allocation: int, patch: Patch, found: Found, writes: bool, all_of_it: bool) -> None:
         mine = self._of[allocation]
         for near in patch.near:
             there = self._at[near]
