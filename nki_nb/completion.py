@@ -7,7 +7,7 @@ from typing import Any
 
 from nki_nb.drawing import VIEW_NAMES
 
-OPTIONS = ("--target", "--lnc", "--check", "--rtol", "--atol", "--view", "--fp32", "--strict", "--no-run")
+OPTIONS = ("--target", "--lnc", "--check", "--rtol", "--atol", "--view", "--fp32", "--strict", "--fit", "--no-run")
 COMMANDS = ("target", "info", "last", "profile", "lint", "help", "reset")
 TARGETS = ("trn1", "trn2", "trn3")
 
@@ -27,6 +27,7 @@ def complete(shell: Any, event: SimpleNamespace) -> list[str]:
         "target": TARGETS,
         "profile": ("--order", "--json"),
         "--order": tuple(ORDERS),
+        "--fit": tuple(ORDERS),
     }
     if event.command == "%nki":
         if previous == "help":

@@ -53,7 +53,8 @@ def _run(function: Any, options: Namespace, args: tuple[Any, ...], kwargs: dict[
     if options.lnc is not None:
         kernel = kernel[options.lnc]
     with findings_in_the_report():
-        chosen = nki_sim.RunOptions(strict=options.strict, precise=False if options.fp32 else None)
+        precise = False if options.fp32 else None
+        chosen = nki_sim.RunOptions(strict=options.strict, precise=precise, fit=options.fit)
         return kernel.run(args, kwargs, chosen)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics
 from nki_sim.cache import KERNELS
 from nki_sim.hw import ALIASES, TARGET_VARIABLE, NeuronCore, core
+from nki_sim.program import Order
 from nki_sim.verify import TARGETS
 
 from nki_nb.cell import Cell
@@ -64,6 +65,7 @@ class NkiMagics(Magics):
     @argument("--view", choices=VIEW_NAMES, action="append", help="What to show under the report; may be repeated.")
     @argument("--fp32", action="store_true", help="Store low-precision floats as fp32, as NKI_PRECISE_FP=0 does.")
     @argument("--strict", action="store_true", help="Findings (undefined behaviour, soft rules) are errors.")
+    @argument("--fit", choices=get_args(Order), default="program", help="In which order tiles have to fit in memory.")
     @argument("--no-run", action="store_true", help="Define and look over the kernels; do not run the call.")
     @cell_magic("nki")
     def run_cell(self, line: str, body: str) -> None:

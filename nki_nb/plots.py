@@ -147,13 +147,13 @@ def _occupied(axes: Axes, run: Run, used: Occupancy, colour: str, over: str) -> 
 def _alive(run: Run, region: MemoryRegion, over: str) -> tuple[Any, Any]:
     """Where a memory's bytes change, to the end, and the KiB from there on."""
     steps = len(run.program)
-    alive = bytes_alive(run.program.allocations, steps, region)
+    alive = bytes_alive(run.program, region)
     x: Any = np.arange(steps)
     end: float = steps
     if over == "time":
         line = run.timeline()
         unit = unit_of(line.total)
-        times, alive = over_time(alive, line)
+        times, alive = over_time(alive, line, run.program)
         x, end = times / unit.ns, line.total / unit.ns
     return np.append(x, end), np.append(alive, alive[-1:] if len(alive) else 0) / 1024
 

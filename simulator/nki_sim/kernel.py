@@ -37,13 +37,14 @@ from nki_sim.errors import (
     violation,
 )
 from nki_sim.fingerprint import UNKNOWN, fingerprint, frozen
+from nki_sim.fitting import place_all
 from nki_sim.hw import LNC_VARIABLE, NeuronCore, core
 from nki_sim.inputs import Inputs
 from nki_sim.kept import keep, recall
 from nki_sim.machine import Disturbed, Machine
 from nki_sim.memory import MemoryRegion
-from nki_sim.placement import MemoryMap, place, place_run
-from nki_sim.program import Slot
+from nki_sim.placement import MemoryMap, place
+from nki_sim.program import Order, Slot
 from nki_sim.run import Run, RunOptions
 from nki_sim.source import TRACE_ROOTS, Site
 from nki_sim.tensor import NkiTensor
@@ -158,6 +159,7 @@ def run(
     strict: bool = False,
     precise: bool | None = None,
     keep_inputs: bool = True,
+    fit: Order = "program",
     **kwargs: Any,
 ) -> Run:
     """Run a kernel on the simulator and keep everything it did.
@@ -167,12 +169,12 @@ def run(
     Args:
         kernel: a ``nki.jit`` kernel or a plain function.
         args, kwargs: the kernel's arguments: arrays become tensors in HBM, other values are compile-time constants.
-        target, strict, precise, keep_inputs: see :class:`RunOptions`.
+        target, strict, precise, keep_inputs, fit: see :class:`RunOptions`.
 
     Raises:
         NkiValidationError: the kernel breaks a limit.
     """
-    options = RunOptions(target=target, strict=strict, precise=precise, keep_inputs=keep_inputs)
+    options = RunOptions(target=target, strict=strict, precise=precise, keep_inputs=keep_inputs, fit=fit)
     return as_kernel(kernel).run(args, kwargs, options)
 
 
@@ -433,7 +435,7 @@ class Kernel:
                     self._check_outputs(returned[first : first + machine.programs], arrays, machines[first], options)
                 for each in machines if self.schedule else ():
                     self._apply_schedule(each)
-                maps = self._placed(machines)
+                maps = place_all(machines, options.fit)
                 if machine.dependencies:
                     from nki_sim.timing import check_order  # the model of time: for who asks about it
 
@@ -467,16 +469,6 @@ class Kernel:
                 names = [", ".join(t.storage.allocation.label for t in some) or "nothing" for some in (outputs, given)]
                 what = f"core 0 returns {names[0]}, core {number} returns {names[1]}"
                 raise NkiValidationError(_diagnosis(LNC_OUTPUT, what, machine.core, self.name))
-
-    def _placed(self, machines: Sequence[Machine]) -> list[MemoryMap]:
-        """Where the tiles of each core lie."""
-        maps = []
-        for each in machines:
-            memory, findings = place_run(each.memory.own(), each.core, each.program)
-            for finding in findings:
-                each.found(finding)
-            maps.append(memory)
-        return maps
 
     def _run_of(
         self, machines: Sequence[Machine], maps: list[MemoryMap], inputs: Inputs, result: Any, options: RunOptions

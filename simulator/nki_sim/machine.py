@@ -176,6 +176,8 @@ class Machine:
         self._alive: list[weakref.ref[Any]] = []
         self.scopes: tuple[object, ...] = ()
         """The loops whose bodies are being traced, outermost first."""
+        self.loops = False
+        """Whether there were loops at run time."""
         self.in_order = 0
         """How many ``nl.no_reorder`` blocks are open."""
         self.ordered: list[tuple[int, int]] = []

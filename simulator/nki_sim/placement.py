@@ -1,8 +1,8 @@
 """Where tiles without an address lie, and whether they fit: liveness and placement after a run.
 
 A tile is alive from its allocation to its last use; one with an explicit address keeps its bytes for the whole kernel. Where
-tiles would not fit so, all of them are alive from their first use to their last: ``nl.ndarray`` is no instruction, kernels
-list tiles ahead, and public ones mix tiles with addresses and without.
+tiles would not fit so, all of them are alive from their first use to their last (:mod:`nki_sim.fitting`): ``nl.ndarray`` is no
+instruction, kernels list tiles ahead, and public ones mix tiles with addresses and without.
 Tiles lie at partition 0 and take their bytes in every partition. PSUM tiles of a bank or more start at a bank; smaller
 ones share a bank but never straddle two. The documents promise spilling by the compiler; here overflow is an error.
 """
@@ -13,12 +13,10 @@ import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 
 from nki_sim.errors import Broken, Diagnosis, NkiCapacityError, Rule, page, violation
 from nki_sim.hw import NeuronCore
 from nki_sim.memory import PSUM_CAPACITY, SBUF_CAPACITY, Allocation, MemoryRegion
-from nki_sim.program import Program
 from nki_sim.source import Site
 
 FRAGMENTED = Rule(
@@ -99,22 +97,6 @@ def place(
     return MemoryMap(maps[MemoryRegion.sbuf], maps[MemoryRegion.psum], core.psum_bank_bytes, core.psum_banks), findings
 
 
-def place_run(allocations: Sequence[Allocation], core: NeuronCore, program: Program) -> tuple[MemoryMap, list[Diagnosis]]:
-    """Place the tiles of a run.
-
-    Raises:
-        NkiCapacityError: the tiles alive at one time are larger than the memory.
-    """
-    try:
-        return place(allocations, core)
-    except NkiCapacityError:
-        firsts = program.first_uses()
-        for tile in allocations:
-            if tile.last >= tile.born:
-                tile.born = max(tile.born, min(int(firsts[tile.id]), tile.last))
-        return place(sorted(allocations, key=attrgetter("born", "id")), core, pinned=False)
-
-
 def _sites(tiles: Iterable[Allocation]) -> tuple[Site, ...]:
     return tuple(t.site for t in tiles if t.site is not None)
 
@@ -122,7 +104,7 @@ def _sites(tiles: Iterable[Allocation]) -> tuple[Site, ...]:
 def _measure(found: Occupancy, core: NeuronCore, rule: Rule, enforce: bool) -> None:
     """Sweep over births: bytes alive, the peak, and the first birth that does not fit."""
     fixed = [a for a in found.tiles if a.address is not None and found.pinned]
-    floor = _covered(fixed)
+    floor = covered(fixed)
     found.peak, found.peak_tiles = floor, list(fixed)
     alive: dict[int, Allocation] = {}
     ends: list[tuple[int, int]] = []
@@ -136,14 +118,14 @@ def _measure(found: Occupancy, core: NeuronCore, rule: Rule, enforce: bool) -> N
         alive[tile.id] = tile
         heapq.heappush(ends, (tile.last, tile.id))
         free += tile.row_bytes if tile.address is None else 0
-        total = free + (floor if found.pinned else _covered(alive.values()))
+        total = free + (floor if found.pinned else covered(alive.values()))
         if total > found.limit and enforce:
             raise NkiCapacityError(_overflow(found, core, rule, [*fixed, *alive.values()], total))
         if total > found.peak:
             found.peak, found.peak_step, found.peak_tiles = total, tile.born, [*fixed, *alive.values()]
 
 
-def _covered(tiles: Iterable[Allocation]) -> int:
+def covered(tiles: Iterable[Allocation]) -> int:
     """Bytes per partition that explicit placements cover, counted once where they share."""
     total = end = 0
     for first, size in sorted((t.address[1], t.row_bytes) for t in tiles if t.address is not None):

@@ -10,10 +10,10 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,8 @@ from nki_sim.source import Site, outside
 from nki_sim.tensor import span
 
 Ints = npt.NDArray[np.int64]
+Order = Literal["program", "compiler"]
+"""That in which a kernel is written, or one that a device's compiler may take."""
 
 ABSENT = -2
 SCALAR = -1
@@ -206,6 +208,8 @@ class Program:
         """What the cores are called that did it."""
         self.steps = array("i")
         """The number of every step's plan."""
+        self.relisted: Ints | None = None
+        """The order of its steps in which its tiles fit, where they do not fit in program order."""
         self._site = array("i")
         self._known_first = array("q", [0])
         self._operands = array("q")
@@ -327,14 +331,32 @@ class Program:
         found[np.array(self._operands, np.int64)[self.operands_at(places)[2]]] = True  # no tensor is one of the two too many
         return found[:-2]
 
-    def first_uses(self) -> npt.NDArray[np.int64]:
-        """By allocation number the first step that has the tensor as an operand; where none has, the number of steps."""
+    def uses(self) -> tuple[Ints, Ints]:
+        """Of every operand that is a tensor its step and the tensor's number, in program order."""
         first, tensors = np.frombuffer(self._first, np.int64), np.frombuffer(self._operands, np.int64)[::2]
         steps = np.repeat(np.arange(len(self)), np.diff(first) // 2)
-        found = np.full(len(self.allocations), len(self))
         used = tensors >= 0
-        np.minimum.at(found, tensors[used], steps[used])
+        return steps[used], tensors[used]
+
+    def first_uses(self) -> Ints:
+        """By allocation number the first step that has the tensor as an operand; where none has, the number of steps."""
+        steps, tensors = self.uses()
+        found = np.full(len(self.allocations), len(self))
+        np.minimum.at(found, tensors, steps)
         return found
+
+    def lives(self) -> Sequence[Allocation]:
+        """The tensors as they are alive; of a program listed in another order, from their first to their last place in that."""
+        if self.relisted is None:
+            return self.allocations
+        steps, tensors = self.uses()
+        place = np.empty(len(self), np.int64)
+        place[self.relisted] = np.arange(len(self))
+        born, last = np.full(len(self.allocations), len(self)), np.full(len(self.allocations), -1)
+        np.minimum.at(born, tensors, place[steps])
+        np.maximum.at(last, tensors, place[steps])
+        return [replace(a, born=int(first), last=int(end)) if a.last >= a.born else a
+                for a, first, end in zip(self.allocations, born, last, strict=True)]  # fmt: skip
 
     def raw(self, index: int) -> list[tuple[int, int]]:
         """``(allocation, offset)`` of each operand of a step; ``SCALAR`` and ``ABSENT`` stand for no tensor."""
@@ -423,4 +445,4 @@ def _subscript(operand: Operand) -> str:
     return f"[{', '.join(parts)}]"
 
 
-__all__ = ["ABSENT", "SCALAR", "Operand", "Plan", "Program", "Slot", "Step", "format_value", "spread"]
+__all__ = ["ABSENT", "SCALAR", "Operand", "Order", "Plan", "Program", "Slot", "Step", "format_value", "spread"]

@@ -10,6 +10,7 @@ from nki_sim.errors import Broken, NkiValidationError, Rule, page, violation
 from nki_sim.hw import NeuronCore, core
 from nki_sim.importer import install
 from nki_sim.kernel import Kernel, as_kernel
+from nki_sim.program import Order
 from nki_sim.run import Run, RunOptions
 
 RANKS = Rule(
@@ -37,6 +38,7 @@ def run_ranks(
     strict: bool = False,
     precise: bool | None = None,
     keep_inputs: bool = True,
+    fit: Order = "program",
     ranks_per_node: int | None = None,
 ) -> Run | list[Any]:
     """Run a kernel on several ranks, whose collectives meet.
@@ -49,7 +51,7 @@ def run_ranks(
         executor: where to run each rank as a job of its own, which then cannot meet the others: for kernels without
             collectives. Those that pickle by value, as Dask's, take any kernel; the standard library's process pools take plain
             functions of a module. By default all ranks run in this process.
-        target, strict, precise, keep_inputs: as of :class:`RunOptions`.
+        target, strict, precise, keep_inputs, fit: as of :class:`RunOptions`.
         ranks_per_node: how many ranks share a machine; by default as many as the instances of the target have.
 
     Returns:
@@ -60,7 +62,7 @@ def run_ranks(
     """
     hw, made = core(target), as_kernel(kernel)
     inputs = _inputs(per_rank_inputs, ranks, hw, made.name)
-    options = RunOptions(target=hw, strict=strict, precise=precise, keep_inputs=keep_inputs)
+    options = RunOptions(target=hw, strict=strict, precise=precise, keep_inputs=keep_inputs, fit=fit)
     if executor is not None:
         jobs = [_Job(made, args, kwargs, rank, ranks, options) for rank, (args, kwargs) in enumerate(inputs)]
         return [future.result() for future in [executor.submit(job) for job in jobs]]

@@ -15,11 +15,11 @@ from nki_sim.hw import NeuronCore
 from nki_sim.inputs import Inputs
 from nki_sim.machine import Machine
 from nki_sim.placement import MemoryMap
-from nki_sim.program import Program
+from nki_sim.program import Order, Program
 from nki_sim.trace import Replay
 
 if TYPE_CHECKING:
-    from nki_sim.timing import Order, Profile, Timeline
+    from nki_sim.timing import Profile, Timeline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,8 @@ class RunOptions:
         keep_inputs: keep the inputs, so that the run can be stepped through later: copies, but of arrays of over 1 MiB only
             when somebody looks, and if they are still what they were.
         dry: trace shapes only: nothing is computed, and there is no result.
+        fit: ``program``: tiles must fit in memory as the kernel is written; ``compiler``: in some order that its dependencies
+            allow, which is reported (:mod:`nki_sim.fitting`).
         watch: of a dry run, also report what is read, or returned, without having been written. (Other runs always do.)
     """
 
@@ -41,6 +43,7 @@ class RunOptions:
     precise: bool | None = None
     keep_inputs: bool = True
     dry: bool = False
+    fit: Order = "program"
     watch: bool = False
 
     @property

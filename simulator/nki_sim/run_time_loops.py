@@ -43,6 +43,7 @@ def begins(subject: str) -> Machine:
     machine = context.machine()
     if machine.in_order:
         raise fail(IN_ORDER, f"{subject} inside of nl.no_reorder", target=machine.core.target, subject=subject)
+    machine.loops = True
     return machine
 
 

@@ -4,7 +4,8 @@ and in the simulator.
     NKILIB_ROOT=<checkout of tag 2.29> python tests/conformance/nkilib_table.py --target trn2 --out trn2.csv
 
 runs the ``fast`` set, one process of pytest for each test file, ``--processes`` at a time, and prints each family's counts.
-With ``--marks "" --entry-points``: every kernel that has a test, once, at the smallest shapes of its tests.
+With ``--marks "" --entry-points``: every kernel that has a test, once, at the smallest shapes of its tests. With
+``--marks "" --cases FILE``: the cases whose names, as pytest gives them, stand in that file, one on a line.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--marks", default="fast", help="pytest's -m")
     parser.add_argument("--names", default="", help="pytest's -k")
     parser.add_argument("--entry-points", action="store_true", help="of each test function only its smallest case")
+    parser.add_argument("--cases", type=Path, help="a file of cases to run, whatever their marks and files")
     parser.add_argument("--seconds", type=int, default=120, help="after which a case is given up")
     parser.add_argument("--minutes", type=float, default=30, help="after which the rest of a test file is left out")
     parser.add_argument("--processes", type=int, default=2)
@@ -66,9 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="a .csv file for the table")
     options = parser.parse_args(arguments)
     root = Path(os.environ["NKILIB_ROOT"])
-    files = [str(path.relative_to(root)) for path in sorted((root / TESTS).rglob("test_*.py")) if options.only in str(path)]
     with ThreadPoolExecutor(options.processes) as pool:
-        rows = [row for found in pool.map(lambda file: list(run(root, file, options)), files) for row in found]
+        asked = pool.map(lambda cases: list(run(root, cases, options)), selected(root, options))
+        rows = [row for found in asked for row in found]
     if options.out:
         write(rows, options.out)
     print(counts(rows))
@@ -78,15 +80,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(bool(failures))
 
 
-def run(root: Path, file: str, options: argparse.Namespace) -> Iterator[Row]:
-    """The cases of one test file."""
+def selected(root: Path, options: argparse.Namespace) -> list[list[str]]:
+    """What each process of pytest is given: a test file, or the cases asked for of one."""
+    files = [str(path.relative_to(root)) for path in sorted((root / TESTS).rglob("test_*.py")) if options.only in str(path)]
+    if not options.cases:
+        return [[file] for file in files]
+    cases = [line for line in options.cases.read_text().splitlines() if line.strip()]
+    if unknown := [case for case in cases if not (root / case.partition("::")[0]).is_file()]:
+        raise SystemExit(f"--cases: no such test file: {unknown[0]}")
+    return [mine for file in files if (mine := [case for case in cases if case.partition("::")[0] == file])]
+
+
+def run(root: Path, cases: Sequence[str], options: argparse.Namespace) -> Iterator[Row]:
+    """The rows of one test file, whole or some cases of it."""
     with tempfile.TemporaryDirectory() as folder:
-        results = Path(folder) / "results.jsonl"
+        results, names = Path(folder) / "results.jsonl", Path(folder) / "cases"
+        names.write_text("\n".join(cases))
         command = [
             options.python, "-m", "pytest", "-q", "-p", "nkilib_plugin", "-p", "no:cacheprovider", "--tb=no", "-W", "ignore",
             "--test-mode", "simulation", "--output-directory", str(Path(folder) / "out"), "--force-local-cleanup",
             "--platform-target", options.target, *(("-m", options.marks) if options.marks else ()),
-            *(("-k", options.names) if options.names else ()), file,
+            *(("-k", options.names) if options.names else ()), f"@{names}",
         ]  # fmt: skip
         path = os.pathsep.join(
             [str(root / "src"), str(root / "src" / "nkilib_src"), str(HERE), os.environ.get("PYTHONPATH", "")]
@@ -99,9 +113,9 @@ def run(root: Path, file: str, options: argparse.Namespace) -> Iterator[Row]:
                                   timeout=60 * options.minutes)  # fmt: skip
             if done.returncode not in (0, 1, 5):  # 5: no case of the file has the mark
                 said = (done.stdout + done.stderr)[-1500:]
-                yield {"case": file, "result": "failed", "what": f"pytest ended with {done.returncode}: {said}"}
+                yield {"case": cases[0], "result": "failed", "what": f"pytest ended with {done.returncode}: {said}"}
         except subprocess.TimeoutExpired:
-            yield {"case": file, "result": "not all", "what": f"stopped after {options.minutes} minutes"}
+            yield {"case": cases[0], "result": "not all", "what": f"stopped after {options.minutes} minutes"}
         for line in results.read_text().splitlines() if results.exists() else ():
             row: Row = json.loads(line)
             known = fault(row)

@@ -215,10 +215,10 @@ def test_an_error_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
 def test_the_most_bytes_alive_are_the_peak(name: str) -> None:
     made = RUNS[name]()
     for used in (made.memory.sbuf, made.memory.psum):
-        alive = bytes_alive(made.program.allocations, len(made.program), used.region)
+        alive = bytes_alive(made.program, used.region)
         assert alive.max() == used.peak
         for order in ("program", "compiler"):
-            times, most = over_time(alive, made.timeline(order))
+            times, most = over_time(alive, made.timeline(order), made.program)
             assert most.max() == used.peak and np.all(np.diff(times) > 0) and np.all(np.diff(most) != 0)
 
 

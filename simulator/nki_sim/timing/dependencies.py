@@ -39,7 +39,7 @@ class Dependencies:
     producers: array[int]
     kinds: array[int]
     order: Sequence[int]
-    """Program order, but for steps that ``depends_on`` puts after later ones."""
+    """Program order, or the one that it was listed in, but for steps that ``depends_on`` puts after later ones."""
 
     def of(self, step: int) -> array[int]:
         """The steps that a step waits for."""
@@ -50,27 +50,37 @@ class Dependencies:
 
 
 def dependencies(
-    program: Program, core: NeuronCore, explicit: Explicit = (), ordered: Iterable[tuple[int, int]] = ()
+    program: Program,
+    core: NeuronCore,
+    explicit: Explicit = (),
+    ordered: Iterable[tuple[int, int]] = (),
+    *,
+    room: bool = True,
 ) -> Dependencies:
     """Find all dependencies of a program.
 
     Args:
         explicit: those of ``depends_on``.
         ordered: blocks of ``nl.no_reorder``, first step and the one after the last.
+        room: also those of tiles that wait until earlier ones have left.
 
     Raises:
         NkiValidationError: instructions depend on each other in a circle.
     """
     named = [(consumer, producer, TRUE) for consumer, given in explicit for producer in given]
-    found = [*_on_memory(program, core), _listed(named), _listed([(*pair, ORDER) for pair in _in_order(program, ordered)])]
+    found = [
+        *_on_memory(program, core, room),
+        _listed(named),
+        _listed([(*pair, ORDER) for pair in _in_order(program, ordered)]),
+    ]
     first, producers, kinds = _merged(found, len(program))
-    order: Sequence[int] = range(len(program))
+    order: Sequence[int] = range(len(program)) if program.relisted is None else program.relisted.tolist()
     if any(producer >= consumer for consumer, producer, _ in named):
         order = _topological(first, producers, program, core)
     return Dependencies(first, producers, kinds, order)
 
 
-def _on_memory(program: Program, core: NeuronCore) -> Iterator[Edges]:
+def _on_memory(program: Program, core: NeuronCore, room: bool) -> Iterator[Edges]:
     """Who waits for whom because of what both touch, and because of the room that a tile needs."""
     n, allocations = len(program), list(program.allocations)
     if not n:
@@ -84,10 +94,13 @@ def _on_memory(program: Program, core: NeuronCore) -> Iterator[Edges]:
     rest = ~alone
     rest[alone] = cells.others
     history = History(all_.only(rest), allocations, shared)
-    steps, gone = leaving(allocations, core, n)
+    places, gone = leaving(program.lives(), core, n) if room else ([], [])
+    steps = np.array(places, np.int64)
+    if program.relisted is not None:
+        steps = program.relisted[steps]
     yield cells.edges()
-    yield cells.endings(np.array(steps, np.int64), np.array(gone, np.int64))
-    yield history.edges(zip(steps, gone, strict=True))
+    yield cells.endings(steps, np.array(gone, np.int64))
+    yield history.edges(zip(steps.tolist(), gone, strict=True))
 
 
 def _listed(edges: list[tuple[int, int, int]]) -> Edges:

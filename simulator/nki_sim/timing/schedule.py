@@ -20,11 +20,11 @@ from typing import NamedTuple
 import numpy as np
 
 from nki_sim.hw import NeuronCore
-from nki_sim.program import Plan, Program
+from nki_sim.program import Order, Plan, Program
 from nki_sim.timing.dependencies import ANTI, ORDER, OUTPUT, TRUE, Dependencies, dependencies
 from nki_sim.timing.descriptors import dma_shape, engine_ns
 from nki_sim.timing.resources import DmaEngines, Warmth
-from nki_sim.timing.timeline import ENGINES, Ints, Order, Timeline, lane_names
+from nki_sim.timing.timeline import ENGINES, Ints, Timeline, lane_names
 
 
 def schedule(program: Program, core: NeuronCore, found: Dependencies | None = None, *, order: Order = "program") -> Timeline:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from nki_sim.program import Order
 from nki_sim.timing.dependencies import Dependencies
 
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
 
-Order = Literal["program", "compiler"]
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 
