@@ -39,6 +39,18 @@ def add_one(x):
     nisa.dma_copy(dst=x, src=tile)
 """
 
+HOARDER = """\
+@nki.jit
+def hoarder(x):
+    kept = [nl.ndarray((128, 20_000), dtype=nl.float32, buffer=nl.sbuf) for _ in range(3)]
+    for tile in kept:
+        nisa.dma_copy(dst=tile[:, 0:8], src=x)
+    out = nl.ndarray((3 * 128, 8), dtype=nl.float32, buffer=nl.shared_hbm)
+    for i, tile in enumerate(kept):
+        nisa.dma_copy(dst=out[i * 128:(i + 1) * 128, :], src=tile[:, 0:8])
+    return out
+"""
+
 TWO = """\
 @nki.jit
 def both(x):

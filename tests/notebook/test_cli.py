@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sources import DOUBLE, GREEDY
+from sources import DOUBLE, GREEDY, HOARDER
 
 from nki_nb import cli
 
@@ -28,7 +28,7 @@ def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     path = tmp_path / "my_kernels.py"
-    path.write_text(IMPORTS + DOUBLE + "\n\n" + GREEDY)
+    path.write_text("\n\n".join([IMPORTS.rstrip() + "\n", DOUBLE, GREEDY, HOARDER]))
     monkeypatch.delitem(sys.modules, "my_kernels", raising=False)
     return path
 
@@ -82,6 +82,18 @@ def test_findings_and_strict(kernels: Path, capsys: pytest.CaptureFixture[str]) 
     captured = capsys.readouterr()
     assert "first_must_overwrite" in captured.out and captured.err == ""
     assert run(*words, "--strict") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "array", "told"),
+    [("run", "x=ones:128x8", "SBUF overflow as written; the tiles fit with dma_copy"), ("profile", "x=128x8", "total time")],
+)
+def test_fit(kernels: Path, capsys: pytest.CaptureFixture[str], command: str, array: str, told: str) -> None:
+    words = [command, f"{kernels}::hoarder", "--arg", array]
+    assert cli.main(words) == 1
+    assert "SBUF overflow: 3 tiles alive need 240000 bytes" in (said := capsys.readouterr().out) and "--fit compiler" in said
+    assert cli.main([*words, "--fit", "compiler"]) == 0
+    assert told in capsys.readouterr().out
 
 
 def test_fp32(kernels: Path, capsys: pytest.CaptureFixture[str]) -> None:

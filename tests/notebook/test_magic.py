@@ -15,8 +15,9 @@ import pytest
 from IPython.core.completer import provisionalcompleter
 from nki_sim import NkiValidationError, NkiWarning
 from nki_sim.cache import KERNELS
+from nki_sim.errors import NkiCapacityError
 from session import Notebook
-from sources import DOUBLE, FORGETFUL, GREEDY, IN_PLACE, MATMUL, TWO
+from sources import DOUBLE, FORGETFUL, GREEDY, HOARDER, IN_PLACE, MATMUL, TWO
 
 from nki_nb import completion
 from nki_nb.check import CheckError
@@ -131,6 +132,16 @@ def test_findings_are_python_warnings_too(notebook: Notebook) -> None:
 
 def test_strict_makes_findings_errors(notebook: Notebook) -> None:
     assert isinstance(notebook.run("%%nki c = matmul(lhsT, rhs) --strict\n" + GREEDY).error, NkiValidationError)
+
+
+def test_fit_takes_an_order_in_which_the_tiles_fit(notebook: Notebook) -> None:
+    notebook.names["some"] = np.ones((128, 8), np.float32)
+    assert isinstance(notebook.run("%%nki out = hoarder(some)\n" + HOARDER).error, NkiCapacityError)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        shown = notebook.run("%%nki out = hoarder(some) --fit compiler --view memory\n" + HOARDER)
+    assert shown.error is None and "memory.relisted" in shown.text
+    assert (notebook.names["out"] == 1).all()
 
 
 def test_fp32_keeps_low_precision_wide(notebook: Notebook) -> None:
