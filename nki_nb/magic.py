@@ -207,8 +207,11 @@ class NkiMagics(Magics):
             raise UsageError(str(error.args[0])) from None
 
     def _reset(self, _: str) -> None:
+        from nki_sim.replay import scratch
+
         self.last, self.views = None, []
         KERNELS.clear()
+        scratch.forget()
         self.forget_target()
         print(f"target: {core()}")
 

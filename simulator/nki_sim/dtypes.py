@@ -204,7 +204,7 @@ def to_dtype(values: Any, dtype: Any) -> Array:
 
 def assign(dst: Array, values: Array) -> None:
     """``dst[...] = values``, converted through float32 when one of the two has low precision and not both the same."""
-    if dst.dtype == values.dtype:
+    if dst.dtype == values.dtype or (dst.dtype == np.float32 and lowprec.is_fast(values.dtype)):
         dst[...] = values
     else:
         encoder(dst.dtype)(dst, to_float32(values) if values.dtype in _OWN else values)

@@ -16,6 +16,7 @@ from IPython.core.completer import provisionalcompleter
 from nki_sim import NkiValidationError, NkiWarning
 from nki_sim.cache import KERNELS
 from nki_sim.errors import NkiCapacityError
+from nki_sim.replay import scratch
 from session import Notebook
 from sources import DOUBLE, FORGETFUL, GREEDY, HOARDER, IN_PLACE, MATMUL, TWO
 
@@ -156,8 +157,10 @@ def test_targets(notebook: Notebook) -> None:
     assert "trn2 (NeuronCore-v3)" in notebook.run("%nki target").text
     notebook.run("%nki target gen2")
     assert "trn1 (NeuronCore-v2)" in notebook.run("%nki d = double(rhs[:3])").text
+    scratch.give_back(scratch.take((256, 128)))
     notebook.run("%nki reset")
     assert "trn2" in notebook.run("%nki target").text
+    assert not len(KERNELS) and not scratch.kept()
 
 
 def test_limits_read_while_a_cell_is_defined_are_those_of_its_target(notebook: Notebook) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 import types
 
 import ml_dtypes
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 from nki_sim import NkiError, NkiWarning
 from nki_sim.cache import KERNELS, Cache, Entry
-from nki_sim.replay import Bound
+from nki_sim.replay import Bound, fusion, scratch
 from recordings import WORK, assert_lets_go_of_arrays, made
 
 RANDOM = np.random.default_rng(11)
@@ -174,6 +175,38 @@ def test_sums_in_another_order_are_as_close(dtype):
     kernel, exact = nki.jit(tiled), a.astype(np.float64).T @ b.astype(np.float64)
     once, again = (np.abs(kernel(a, b).astype(np.float64) - exact).max() for _ in range(2))
     assert again <= 4 * once + 1e-6
+
+
+def test_a_large_product_is_rounded_piece_by_piece(monkeypatch):
+    a, b = (RANDOM.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in ((256, 640), (256, 512)))
+    kernel = nki.jit(tiled)
+    whole = nki_sim.run(kernel, a, b).result
+    monkeypatch.setattr(fusion, "AT_ONCE", 3 * 128 * 512)
+    np.testing.assert_array_equal(nki_sim.run(kernel, a, b).result, whole)
+    monkeypatch.setattr(fusion, "AT_ONCE", 1)  # a row at a time, whose sums may be in another order
+    found = nki_sim.run(kernel, a, b).result.astype(np.float32)
+    np.testing.assert_allclose(found, whole.astype(np.float32), rtol=2**-7, atol=1e-5)
+
+
+def test_memory_for_intermediate_values_is_bounded_and_given_back(monkeypatch):
+    a, b = (RANDOM.standard_normal((128, columns)).astype(ml_dtypes.bfloat16) for columns in (128, 512))
+    kernel = nki.jit(tiled)
+    kernel(a, b)
+    scratch.forget()
+    tracemalloc.start()
+    try:
+        kernel(a, b)
+        held = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        kernel(a, b)
+        now, peak = tracemalloc.get_traced_memory()
+        assert now - held < 40_000 and peak - held < 128 * 512 * 4  # of which the result is half
+        monkeypatch.setattr(scratch, "MOST", 0)
+        kernel(a, b)
+        assert held - tracemalloc.get_traced_memory()[0] > 2 * 128 * 512 * 4
+    finally:
+        tracemalloc.stop()
+        scratch.forget()
 
 
 def test_attention_again():
@@ -361,16 +394,17 @@ def test_read_only_inputs_and_the_same_array_twice():
     assert len(KERNELS) == 2
 
 
-def test_many_threads_at_once():
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
+def test_many_threads_at_once(dtype):
     kernel, wrong = nki.jit(tiled), []
-    a, b = WHOLE[:, :128].copy(), WHOLE[:, :512].copy()
-    expected = a.T @ b
-    kernel(a, b)
+    a, b = (WHOLE[:, :columns].astype(dtype) for columns in (128, 512))
+    expected = kernel(a, b)
+    powers = [dtype(2.0**n) for n in range(6)]  # which low precision multiplies by exactly
 
     def work(factor):
         wrong.extend(factor for _ in range(5) if not np.array_equal(kernel(a * factor, b), expected * factor))
 
-    threads = [threading.Thread(target=work, args=(factor,)) for factor in range(1, 7)]
+    threads = [threading.Thread(target=work, args=(factor,)) for factor in powers]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -59,17 +59,23 @@ def row_major(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 def access(machine: Machine, tensor: Allocation, slot: Slot, offset: int) -> Access:
     """Where a recorded operand lies in the bytes of its allocation."""
-    return places(machine, tensor, slot)(tensor.id, offset)
+    return way_of(machine, tensor, slot)([tensor.id], [offset])[0]
 
 
-def places(machine: Machine, tensor: Allocation, slot: Slot) -> Callable[[int, int], Access]:
-    """Where operands of a slot lie, by allocation and offset, in all tensors that lie in memory as ``tensor`` does."""
+Way = Callable[[list[int], list[int]], list[Access]]
+"""Where operands lie, by the numbers of their allocations and their offsets."""
+
+
+def way_of(machine: Machine, tensor: Allocation, slot: Slot) -> Way:
+    """Where operands of a slot lie, in all tensors that lie in memory as ``tensor`` does."""
     info = dtypes.TABLE[slot.dtype]
     stored, own = machine.memory.stored(info), machine.memory.stored(tensor.dtype)
     size, shape, dtype = stored.itemsize, slot.shape, stored.storage
     if not tensor.region.on_chip:
         flat = tuple(s * size for s in slot.strides)
-        return lambda number, offset: _access((number, shape, offset * size, flat, dtype))
+        return lambda numbers, offsets: [
+            _access((number, shape, offset * size, flat, dtype)) for number, offset in zip(numbers, offsets, strict=True)
+        ]
     elements = tensor.row_bytes // tensor.dtype.itemsize
     row = elements * tensor.dtype.itemsize // info.itemsize
     pinned, where = is_pinned(machine, tensor), (tensor.region, tensor.core)
@@ -81,11 +87,14 @@ def places(machine: Machine, tensor: Allocation, slot: Slot) -> Callable[[int, i
         base = tensor.address[0] * pitch + tensor.address[1]
     strides = (slot.strides[0] // row * pitch, *(s * size for s in slot.strides[1:]))
 
-    def place(number: int, offset: int) -> Access:
-        start = base + offset // row * pitch + offset % row * size
-        return _access((where if pinned else number, shape, start, strides, dtype))
+    def places(numbers: list[int], offsets: list[int]) -> list[Access]:
+        keys = [where] * len(numbers) if pinned else numbers
+        return [
+            _access((key, shape, base + offset // row * pitch + offset % row * size, strides, dtype))
+            for key, offset in zip(keys, offsets, strict=True)
+        ]
 
-    return place
+    return places
 
 
 def is_pinned(machine: Machine, tensor: Allocation) -> bool:

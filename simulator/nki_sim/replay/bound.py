@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from nki_sim.dtypes import Array
+from nki_sim.dtypes import Array, assign
 from nki_sim.machine import Disturbed, Machine
+from nki_sim.replay import scratch
 from nki_sim.replay.accesses import Access
-from nki_sim.replay.fusion import as_f32, factors, fuse
+from nki_sim.replay.fusion import factors, fuse
 from nki_sim.replay.nodes import Graph, Node
 
 Call = tuple[Callable[..., Any], list[Any]]
@@ -79,9 +80,7 @@ class Bound:
             if number in self._written:
                 written[place] = array = array.copy()
             self._bind(number, array)
-        for number, key in self._wide.items():
-            place = self._inputs.index(number)
-            self._bind(key, as_f32(arrays[place]))
+        wide = [self._copy(key, arrays[self._inputs.index(number)]) for number, key in self._wide.items()]
         made = {access.key: self._fresh(access.key) for access in self._outputs if access.key not in self._inputs}
         before = {name: held.values.copy() for name, held in self._machine.registers.items()}
         for held in self._machine.registers.values():
@@ -98,6 +97,8 @@ class Bound:
             return [self._out(access, made, arrays, written) for access in self._outputs], written
         finally:
             self._release()
+            for copy in wide:
+                scratch.give_back(copy)
             for name, values in before.items():  # somebody may be stepping through the recorded run
                 self._machine.registers[name].values[...] = values
 
@@ -109,6 +110,13 @@ class Bound:
         for arguments, place, access in self._loose.get(key, ()):
             arguments[place] = access.view(data)
         self._bound[key] = array
+
+    def _copy(self, key: Any, array: Array) -> Array:
+        """A float32 copy of an input, for this call."""
+        made = scratch.take(array.shape)
+        assign(made, array)
+        self._bind(key, made)
+        return made
 
     def _fresh(self, number: int) -> Array:
         tensor = self._machine.program.allocations[number]

@@ -16,12 +16,15 @@ import numpy as np
 
 from nki_sim.dtypes import Array, decoder, encoder
 from nki_sim.program import Plan
+from nki_sim.replay import scratch
 from nki_sim.replay.accesses import Access, joined, within
 from nki_sim.replay.nodes import Graph, Node, Use
 
 F32 = np.dtype(np.float32)
 PLAIN_MATMUL = {"accumulate", "is_stationary_onezero", "is_moving_onezero", "tile_position", "tile_size"}
 """Parameters of a matmul that do not change its value."""
+AT_ONCE = 1 << 21
+"""Elements of a product in float32 before they are rounded: fewer cost time, more cost memory."""
 
 
 @dataclass
@@ -59,6 +62,7 @@ def _read_in_place(graph: Graph) -> None:
                 assert moved is not None
                 graph.move(use, moved)
             load.node.dropped = True
+            graph.forget(number)
 
 
 def _store_in_place(graph: Graph, outputs: set[Any]) -> None:
@@ -292,7 +296,14 @@ def _multiply(dtype: np.dtype[Any]) -> Callable[..., None]:
         store = encoder(dtype)
 
         def multiply(dst: Array, stationary: Array, moving: Array) -> None:
-            store(dst, as_f32(stationary).T @ as_f32(moving))
+            left, right = as_f32(stationary).T, as_f32(moving)
+            rows = max(AT_ONCE // right.shape[1], 1)
+            product = scratch.take((min(rows, len(left)), right.shape[1]))
+            for first in range(0, len(left), rows):
+                some = slice(first, first + rows)
+                part = np.matmul(left[some], right, out=product[: len(left[some])])
+                store(dst[some], part)
+            scratch.give_back(product)
 
     _MULTIPLY[dtype] = multiply
     return multiply

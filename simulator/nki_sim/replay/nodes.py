@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from nki_sim.machine import Machine
 from nki_sim.memory import Allocation
-from nki_sim.program import SCALAR, Plan
-from nki_sim.replay.accesses import Access, is_pinned, places, row_major
+from nki_sim.program import SCALAR, Plan, Slot
+from nki_sim.replay.accesses import Access, Way, is_pinned, row_major, way_of
 
 
 @dataclass(slots=True)
@@ -30,8 +34,7 @@ class Node:
     step: int = -1
 
 
-@dataclass(slots=True)
-class Use:
+class Use(NamedTuple):
     """One operand of one node."""
 
     node: Node
@@ -44,39 +47,33 @@ class Use:
         return found
 
 
+_use = partial(tuple.__new__, Use)
+"""A use of its three fields, as accesses are made."""
+
+
 @dataclass
 class Graph:
     """The nodes in program order, and the uses of every allocation."""
 
     machine: Machine
     nodes: list[Node] = field(default_factory=list)
-    uses: dict[Any, list[Use]] = field(default_factory=dict)
+    uses: defaultdict[Any, list[Use]] = field(default_factory=partial(defaultdict, list))
     _written: dict[Any, bool] = field(default_factory=dict)
     _whole: dict[int, Access] = field(default_factory=dict)
 
     @classmethod
     def of(cls, machine: Machine) -> Graph:
         """The graph of a finished run."""
-        graph, program, found = cls(machine), machine.program, _Places(machine)
-        numbers, _, flat = program.tables
-        operands, at = flat.tolist(), 0
-        for step, number in enumerate(numbers.tolist()):
+        graph, program = cls(machine), machine.program
+        nodes, uses = graph.nodes, graph.uses
+        touched = [[(place, place in plan.writes) for place in sorted((*plan.reads, *plan.writes))] for plan in program.plans]
+        for step, (number, operands) in enumerate(zip(program.steps, _operands(machine), strict=True)):
             plan = program.plans[number]
-            end = at + 2 * len(plan.slots)
-            graph._add(Node(plan.body, found.of(number, operands[at:end]), plan.writes, plan.updates, plan, step=step))
-            at = end
+            node = Node(plan.body, operands, plan.writes, plan.updates, plan, False, step)
+            nodes.append(node)
+            for place, writes in touched[number]:
+                uses[operands[place][0]].append(_use((node, place, writes)))
         return graph
-
-    def _add(self, node: Node) -> None:
-        """Append a node and note its uses."""
-        self.nodes.append(node)
-        uses, writes = self.uses, node.writes
-        for place, operand in enumerate(node.operands):
-            if type(operand) is Access:
-                found = uses.get(operand.key)
-                if found is None:
-                    found = uses[operand.key] = []
-                found.append(Use(node, place, place in writes))
 
     def replace(self, node: Node, other: Node) -> None:
         """Put another node in a step's place."""
@@ -91,10 +88,14 @@ class Graph:
             found = self._whole[number] = Access(number, tensor.shape, 0, row_major(tensor.shape, storage.itemsize), storage)
         return found
 
+    def forget(self, number: int) -> None:
+        """Nobody uses a tile any more."""
+        del self.uses[number]
+
     def tiles(self) -> Iterator[tuple[int, list[Use]]]:
         """Tiles on chip that no explicit address places, with their uses."""
         for tensor in self.machine.program.allocations:
-            if tensor.region.on_chip and tensor.id in self.uses and not is_pinned(self.machine, tensor):
+            if tensor.id in self.uses and tensor.region.on_chip and not is_pinned(self.machine, tensor):
                 uses = self.users(tensor.id)
                 if uses:
                     yield tensor.id, uses
@@ -109,7 +110,7 @@ class Graph:
     def move(self, use: Use, to: Access) -> None:
         """Let an operand be elsewhere."""
         use.node.operands[use.place] = to
-        self.uses.setdefault(to.key, []).append(use)
+        self.uses[to[0]].append(use)
 
     def users(self, number: Any) -> list[Use]:
         """The uses of an allocation that remain."""
@@ -120,42 +121,56 @@ class Graph:
         return self.machine.program.allocations[number]
 
 
-class _Places:
-    """Recorded operands as accesses. Those of one place in a plan, in tensors that lie in memory alike, are made in one way."""
+def _operands(machine: Machine) -> list[list[Any]]:
+    """The operands of every step: accesses and constants. Those at one place of a plan are made together."""
+    program, columns = machine.program, _Columns(machine)
+    numbers, first, flat = (np.array(table, np.int64) for table in program.tables)
+    steps = np.argsort(numbers, kind="stable")
+    found: list[list[Any]] = [[]] * len(numbers)
+    for mine in np.split(steps, np.cumsum(np.bincount(numbers, minlength=len(program.plans)))[:-1]):
+        plan = program.plans[numbers[mine[0]]]
+        recorded = flat[first[mine] + np.arange(2 * len(plan.slots))[:, None]].tolist()
+        given = [columns.of(*column) for column in zip(plan.slots, recorded[::2], recorded[1::2], strict=True)]
+        for place in plan.orders:
+            given[place] = [None] * len(mine)  # the order of the nodes is what a barrier is for
+        for step, operands in zip(mine.tolist(), zip(*given, strict=True), strict=bool(given)):
+            found[step] = [*operands]
+    return found
+
+
+class _Columns:
+    """Recorded operands as accesses. Those of one shape, in tensors that lie in memory alike, are made in one way."""
 
     def __init__(self, machine: Machine):
         self._machine = machine
-        self._constants, self._orders = machine.program.constants, [plan.orders for plan in machine.program.plans]
-        self._ways: dict[tuple[int, int, int], Callable[[int, int], Access]] = {}
-        """By plan, place and layout; ``_alike`` by what decides them."""
-        self._alike: dict[Any, Callable[[int, int], Access]] = {}
+        self._ways: dict[Any, Way] = {}
         layouts: dict[Any, int] = {}
         self._layout = [
             layouts.setdefault((t.region, t.core, t.row_bytes, t.dtype.itemsize, t.address), len(layouts))
             for t in machine.program.allocations
         ]
 
-    def of(self, number: int, flat: list[int]) -> list[Any]:
-        """The operands of a step of plan ``number``, of which the record has ``flat``."""
-        ways, layouts = self._ways, self._layout
-        operands: list[Any] = []
-        for i in range(0, len(flat), 2):
-            where, offset = flat[i], flat[i + 1]
-            if where >= 0:
-                way = ways.get((number, i, layouts[where])) or self._way(number, i, where)
-                operands.append(way(where, offset))
-            else:
-                operands.append(self._constants[offset] if where == SCALAR else None)
-        for place in self._orders[number]:
-            operands[place] = None  # the order of the nodes is what a barrier is for
-        return operands
+    def of(self, slot: Slot, tensors: list[int], offsets: list[int]) -> list[Any]:
+        """What the record has of one place of a plan, in the order of its steps."""
+        if tensors[0] < 0:
+            constants = self._machine.program.constants
+            return [constants[at] if kind == SCALAR else None for kind, at in zip(tensors, offsets, strict=True)]
+        layouts = [self._layout[number] for number in tensors]
+        if layouts.count(layouts[0]) == len(layouts):
+            return self._way(slot, tensors[0])(tensors, offsets)
+        alike: dict[int, list[int]] = {}
+        for i, layout in enumerate(layouts):
+            alike.setdefault(layout, []).append(i)
+        found: list[Any] = [None] * len(tensors)
+        for places in alike.values():
+            way = self._way(slot, tensors[places[0]])
+            for i, made in zip(places, way([tensors[i] for i in places], [offsets[i] for i in places]), strict=True):
+                found[i] = made
+        return found
 
-    def _way(self, number: int, i: int, where: int) -> Callable[[int, int], Access]:
-        program = self._machine.program
-        layout, slot = self._layout[where], program.plans[number].slots[i // 2]
-        alike = slot.shape, slot.strides, slot.dtype, layout
-        made = self._alike.get(alike)
+    def _way(self, slot: Slot, number: int) -> Way:
+        alike = slot.shape, slot.strides, slot.dtype, self._layout[number]
+        made = self._ways.get(alike)
         if made is None:
-            made = self._alike[alike] = places(self._machine, program.allocations[where], slot)
-        self._ways[number, i, layout] = made
+            made = self._ways[alike] = way_of(self._machine, self._machine.program.allocations[number], slot)
         return made
