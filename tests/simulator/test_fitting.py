@@ -77,13 +77,12 @@ def test_an_order_that_the_kernel_asks_for_is_kept(what):
         sums, out = [ps(128, 512) for _ in range(BANKS)], nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.shared_hbm)
 
         def fill(_=None):
-            for held in sums:
-                last = nisa.memset(dst=held, value=1.0, engine=nisa.engine.vector)
+            fills = [nisa.memset(dst=held, value=1.0, engine=nisa.engine.vector) for held in sums]
             for held in sums:
                 evicted = sb(128, 512)
                 copied = nisa.tensor_copy(dst=evicted, src=held, engine=nisa.engine.vector)
                 if what == "depends_on":
-                    copied.depends_on(last, kind=nisa.dependency.runtime)
+                    copied.depends_on(*fills, kind=nisa.dependency.runtime)
                 nisa.dma_copy(dst=out, src=evicted)
 
         if what == "no_reorder":
@@ -187,6 +186,25 @@ def test_a_load_waits_until_what_needs_less_is_done():
     run = fitted(kernel, X)
     np.testing.assert_array_equal(run.result, np.concatenate([X[:, :8]] * 3))
     assert run.memory.sbuf.peak == 160_000
+
+
+def test_tiles_are_filled_when_they_are_needed():
+    """Both addends and the sum do not fit together, and the sum needs each: the second is loaded when the first is used up."""
+
+    def kernel(x):
+        first, second, total = sb(128, 20_000), sb(128, 20_000), sb(128, 15_000)
+        for tile in (first, second):
+            nisa.dma_copy(dst=tile[:, 0:512], src=x)
+        nisa.memset(dst=total[:, 0:512], value=1.0)
+        for tile in (first, second):
+            nisa.tensor_tensor(dst=total[:, 0:512], data1=total[:, 0:512], data2=tile[:, 0:512], op=nl.add)
+        return st(total[:, 0:512])
+
+    run = fitted(kernel, X)
+    np.testing.assert_array_equal(run.result, np.float32(1) + X + X)
+    assert run.memory.sbuf.peak == 140_000
+    first = kernel.__code__.co_firstlineno
+    assert run.findings[0].headline.endswith(f"the tiles fit with memset (line {first + 4}) before dma_copy (line {first + 3})")
 
 
 @given(seed=some.integers(0, 10**6), tiles=some.integers(6, 24), size=some.sampled_from([20_000, 30_000, 45_000]))

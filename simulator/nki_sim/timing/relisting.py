@@ -2,6 +2,7 @@
 
 A device's compiler schedules instructions before it places tiles. Where the next step needs a tile for which there is no room,
 what ends the use of another one is taken before it, with all that this depends on, if it does not depend on the step itself.
+Where that is not enough, tiles are filled only when somebody needs them.
 """
 
 from __future__ import annotations
@@ -47,11 +48,34 @@ def relist(program: Program, core: NeuronCore, known: Dependencies) -> Relisting
     Args:
         known: its dependencies, without those of tiles that wait for room.
     """
-    listing = _Listing(program, core, known)
-    if min(listing.free.values(), default=0) < 0 or not listing.run():
-        return None
-    assert listing.moved is not None, "tiles that fit as they are written need no other order"
-    return Relisting(np.array(listing.order, np.int64), listing.moved)
+    for steps in (range(len(program)), _late_fills(program, known)):
+        listing = _Listing(program, core, known)
+        if listing.run(steps):
+            order = np.array(listing.order, np.int64)
+            at = int(np.flatnonzero(order != np.arange(len(order)))[0])  # what fits as it is written needs no other order
+            return Relisting(order, (int(order[at]), at))
+    return None
+
+
+def _late_fills(program: Program, known: Dependencies) -> list[int]:
+    """Steps in program order, but those that fill tiles from outside the chip right before the first one that needs them."""
+    plans = program.plan_numbers().tolist()
+    fills = [not any(plan.slots[place].on_chip for place in (*plan.reads, *plan.updates)) for plan in program.plans]
+    order: list[int] = []
+    late: set[int] = set()
+    for step in range(len(plans)):
+        if fills[plans[step]]:
+            late.add(step)
+            continue
+        open_, needed = [step], set[int]()
+        while open_:
+            for producer in known.of(open_.pop()):
+                if producer in late and producer not in needed:
+                    needed.add(producer)
+                    open_.append(producer)
+        late -= needed
+        order += [*sorted(needed), step]
+    return order + sorted(late)
 
 
 class _Listing:
@@ -74,16 +98,16 @@ class _Listing:
         self._taken = bytearray(len(program))
         self._effort = 0
         self.order = array("q")
-        self.moved: tuple[int, int] | None = None
 
-    def run(self) -> bool:
-        """Take every step; False where one finds no room."""
-        for step in range(len(self._taken)):
+    def run(self, steps: Iterable[int]) -> bool:
+        """Take every step, in an order as near to that of ``steps`` as there is room; False where one finds none."""
+        if min(self.free.values(), default=0) < 0:
+            return False
+        for step in steps:
             while not self._taken[step] and (room := self._lacking(step)) is not None:
                 relief = self._relief(step, room)
                 if relief is None:
                     return False
-                self.moved = self.moved or (relief[0], step)
                 for earlier in relief:
                     self._take(earlier)
             if not self._taken[step]:
