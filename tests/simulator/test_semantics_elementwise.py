@@ -290,6 +290,36 @@ def test_scalar_tensor_tensor(x, y, c, reverse, ops):
     same(run(kernel, x, y, c), (g(y, first) if reverse[1] else g(first, y)).astype(np.float32))
 
 
+@pytest.mark.parametrize("place", ["apart", "data", "operand1", "operand0"])
+def test_scalar_tensor_tensor_in_place(place):
+    def kernel(data, other):
+        t, o = ld(data), ld(other)
+        scalar = o[:, 3:4] if place == "operand0" else ld(data[:, 0:1])
+        dst = {"apart": sb(16, 24), "data": t}.get(place, o)
+        nisa.scalar_tensor_tensor(dst=dst, data=t, op0=nl.multiply, operand0=scalar, op1=nl.subtract, operand1=o)
+        return st(dst)
+
+    x, y = random((16, 24)), random((16, 24))
+    same(run(kernel, x, y), x * (y[:, 3:4] if place == "operand0" else x[:, 0:1]) - y)
+
+
+@pytest.mark.parametrize("place", ["apart", "data", "bias", "scale"])
+def test_activation_reduce_in_place(place):
+    def kernel(data, columns):
+        t, c, total = ld(data), ld(columns), sb(16, 1)
+        dst = {"apart": sb(16, 24), "data": t}.get(place, c)
+        bias, scale = (c if place == n else ld(columns) for n in ("bias", "scale"))
+        nisa.activation_reduce(dst=dst, op=nl.square, data=t, reduce_op=nl.add, reduce_res=total, bias=bias[:, 0:1],
+                               scale=scale[:, 1:2])  # fmt: skip
+        return st(dst), st(total)
+
+    x, y = random((16, 24)), random((16, 24))
+    want = np.square(x * y[:, 1:2] + y[:, 0:1])
+    found, total = run(kernel, x, y)
+    same(found, want)
+    same(total, np.add.accumulate(want, axis=1)[:, -1:])
+
+
 # --- views as operands, in place --------------------------------------------------------------------------------------
 
 

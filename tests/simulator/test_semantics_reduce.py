@@ -41,6 +41,21 @@ def test_tensor_reduce_goes_element_by_element(x, op, negate, rows, n):
     same(run(reduced, x, op, 1, (rows, 1), negate=negate), -want if negate else want)
 
 
+@pytest.mark.parametrize("shape", [(128, 257), (5, 512), (2, 1000), (64, 4096)])
+@pytest.mark.parametrize("strided", [False, True])
+def test_wide_sums_go_element_by_element(shape, strided):
+    rows, n = shape
+    x = random((rows, n + n % 2), scale=100)
+    want = in_order(np.add, x[:, ::2] if strided else x[:, :n]).reshape(-1, 1)
+
+    def kernel(data):
+        t, total = ld(data), sb(rows, 1)
+        nisa.tensor_reduce(dst=total, op=nl.add, data=t[:, ::2] if strided else t[:, :n], axis=1)
+        return st(total)
+
+    same(run(kernel, x), want)
+
+
 @pytest.mark.parametrize("dtype", STORED)
 def test_tensor_reduce_of_every_dtype(dtype):
     x = random((16, 40), dtype, scale=1)

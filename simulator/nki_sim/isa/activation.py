@@ -19,7 +19,7 @@ from nki_sim.isa.cost import READ_REGISTERS, at_least, elements, table_of
 from nki_sim.isa.enums import engine
 from nki_sim.isa.enums import reduce_cmd as ReduceCmd  # noqa: N812 - a field has the enum's name
 from nki_sim.isa.indirection import aligned, allowed, no_psum_scatter
-from nki_sim.isa.values import column_loader, is_plain_f32, loader, storer
+from nki_sim.isa.values import apart, column_loader, is_plain_f32, loader, storer
 from nki_sim.ops import Operator
 from nki_sim.tensor import NkiTensor
 
@@ -195,19 +195,45 @@ class ScalarActivation(ComputeInstruction):
 
         return evaluate
 
-    def reducing_body(self, evaluate: Callable[[Array, Any, Any], Array]) -> Callable[..., None]:
+    def in_place(self) -> Body | None:
+        """A body of (dst, data, bias, scale) that computes straight into dst, without temporaries; of float32 and plain ufuncs
+        only."""
+        op = ops.lookup(self.op)
+        ufunc = op.activate
+        plain = is_plain_f32(self.dst, self.data) and self.dst.shape == self.data.shape and op.domain is None
+        if not plain or not isinstance(ufunc, np.ufunc):
+            return None
+        bias, scale = column_loader(self.bias, self.dst.ndim), column_loader(self.scale, self.dst.ndim)
+        biased = self.bias is not None
+
+        def run(dst: Array, data: Array, b: Any, s: Any, _: Any = None) -> None:
+            shift = bias(b)
+            if isinstance(s, np.ndarray) or (s is not None and s != 1.0):
+                shift = apart(shift, dst)
+                data = np.multiply(data, scale(s), dst)
+            if biased:
+                data = np.add(data, shift, dst)
+            ufunc(data, dst)
+
+        return run
+
+    def reducing_body(self) -> Callable[..., None]:
         """A body of (dst, data, bias, scale, reduce_res) that also folds into the registers and reads them out."""
         rows, n = partitions(self.data), free(self.data)
         command, add = self.command(), ops.TABLE["add"]
         first = self.data.start_partition
         lanes, registers = slice(first, first + rows), accumulator("scalar")
-        store = storer(self.dst)
+        in_place, evaluate, store = self.in_place(), self.evaluate(), storer(self.dst)
         read_out = None if self.reduce_res is None else storer(self.reduce_res)
         shape = None if self.reduce_res is None else self.reduce_res.shape
 
         def run(dst: Array, data: Array, b: Any, s: Any, result: Array | None) -> None:
-            values = evaluate(data, b, s)
-            store(dst, values)
+            if in_place is not None:
+                in_place(dst, data, b, s)
+                values = dst
+            else:
+                values = evaluate(data, b, s)
+                store(dst, values)
             registers.accumulate(lanes, add, values.reshape(rows, n), command, None)
             if read_out is not None and result is not None:
                 read_out(result, registers.values[lanes].reshape(shape))
@@ -269,31 +295,13 @@ class activation(ScalarActivation):
         return self.reduce_cmd
 
     def body(self, core: NeuronCore) -> Body:
-        evaluate = self.evaluate()
         if self.command() is not ReduceCmd.idle or self.reduce_res is not None:
-            return self.reducing_body(evaluate)
-        op, shape = ops.lookup(self.op), self.dst.shape
-        plain = is_plain_f32(self.dst, self.data) and shape == self.data.shape and op.domain is None
-        if plain and isinstance(op.activate, np.ufunc):
-            return self._in_place(op.activate)
-        store = storer(self.dst)
+            return self.reducing_body()
+        in_place = self.in_place()
+        if in_place is not None:
+            return in_place
+        evaluate, store = self.evaluate(), storer(self.dst)
         return lambda dst, data, b, s, _: store(dst, evaluate(data, b, s))
-
-    def _in_place(self, ufunc: np.ufunc) -> Body:
-        """Float32 in and out, a plain ufunc: no temporaries."""
-        bias, scale = column_loader(self.bias, self.dst.ndim), column_loader(self.scale, self.dst.ndim)
-        biased = self.bias is not None
-
-        def run(dst: Array, data: Array, b: Any, s: Any, _: Any) -> None:
-            shift = bias(b)
-            if isinstance(s, np.ndarray) or s != 1.0:
-                shift = np.array(shift)  # dst may be the bias itself
-                data = np.multiply(data, scale(s), dst)
-            if biased:
-                data = np.add(data, shift, dst)
-            ufunc(data, dst)
-
-        return run
 
 
 @instruction
@@ -340,5 +348,5 @@ class activation_reduce(ScalarActivation):
         return self.column_of("data", "reduce_res")
 
     def body(self, core: NeuronCore) -> Body:
-        run = self.reducing_body(self.evaluate())
+        run = self.reducing_body()
         return lambda dst, data, result, b, s: run(dst, data, b, s, result)

@@ -10,8 +10,8 @@ from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, column, instruction, read, write
 from nki_sim.isa.checks import arithmetic, operator_gen
 from nki_sim.isa.cost import two_tiles
-from nki_sim.isa.tensor_scalar import stage
-from nki_sim.isa.values import column_loader, loader, storer
+from nki_sim.isa.tensor_scalar import in_place, stage
+from nki_sim.isa.values import column_loader, is_plain_f32, loader, storer
 from nki_sim.tensor import NkiTensor
 
 _PAGE = isa_page("scalar_tensor_tensor")
@@ -72,8 +72,13 @@ class scalar_tensor_tensor(ComputeInstruction):
         return two_tiles(core, self.data, self.operand1)
 
     def body(self, core: NeuronCore) -> Body:
-        shape = self.dst.shape
-        first, second = stage(ops.lookup(self.op0), self.reverse0), stage(ops.lookup(self.op1), self.reverse1)
+        shape, op0, op1 = self.dst.shape, ops.lookup(self.op0), ops.lookup(self.op1)
+        plain = is_plain_f32(self.dst, self.data, self.operand1) and shape == self.data.shape == self.operand1.shape
+        fast = in_place(op0, op1, self.reverse1) if plain and not self.reverse0 else None
+        if fast is not None:
+            column = column_loader(self.operand0, self.dst.ndim)
+            return lambda dst, data, a, b: fast(dst, data, column(a), b)
+        first, second = stage(op0, self.reverse0), stage(op1, self.reverse1)
         load, load1, store = loader(self.data, shape), loader(self.operand1, shape), storer(self.dst)
         col = column_loader(self.operand0, self.dst.ndim)
         return lambda dst, data, a, b: store(dst, second(first(load(data), col(a)), load1(b)))

@@ -15,7 +15,7 @@ from nki_sim.isa.checks import bitvec_integers, operator_gen
 from nki_sim.isa.cost import at_least, elements, gpsimd, streamed
 from nki_sim.isa.enums import engine as Engine  # noqa: N812
 from nki_sim.isa.indirection import aligned, allowed, is_indirect, no_psum_scatter
-from nki_sim.isa.values import Load, bits_loader, column_loader, integer_loader, is_plain_f32, loader, storer
+from nki_sim.isa.values import Load, apart, bits_loader, column_loader, integer_loader, is_plain_f32, loader, storer
 from nki_sim.memory import MemoryRegion
 from nki_sim.ops import Operator
 from nki_sim.tensor import NkiTensor
@@ -226,7 +226,7 @@ class tensor_scalar(ComputeInstruction):
             return self._integer_body(integer_loader(self.data, shape), np.dtype(np.int64), ndim)
         col0, col1 = column_loader(self.operand0, ndim), column_loader(self.operand1, ndim)
         if is_plain_f32(self.dst, self.data) and shape == self.data.shape and not self.reverse0:
-            fast = _in_place(op0, op1, self.reverse1)
+            fast = in_place(op0, op1, self.reverse1)
             if fast is not None:
                 return lambda dst, data, a, b: fast(dst, data, col0(a), col1(b))
         first, second = stage(op0, self.reverse0), stage(op1, self.reverse1)
@@ -257,7 +257,7 @@ def stage(op: Operator | None, reverse: bool) -> Any:
     return (lambda x, y: compute(y, x)) if reverse else compute
 
 
-def _in_place(op0: Operator, op1: Operator | None, reverse1: bool) -> Any:
+def in_place(op0: Operator, op1: Operator | None, reverse1: bool) -> Any:
     """Both stages straight into a float32 dst, without temporaries, when the operators are plain ufuncs."""
     f = op0.ufunc
     if f is None or op0.arity != 2 or op0.is_comparison or reverse1:
@@ -269,7 +269,7 @@ def _in_place(op0: Operator, op1: Operator | None, reverse1: bool) -> Any:
         return None
 
     def both(dst: Array, x: Array, a: Any, b: Any) -> None:
-        b = np.array(b)  # dst may be the second operand itself
+        b = apart(b, dst)
         f(x, a, out=dst)
         g(dst, b, out=dst)
 

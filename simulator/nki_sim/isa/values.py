@@ -15,6 +15,10 @@ Load = Callable[[Any], Any]
 Store = Callable[[Array, Array], None]
 
 F32 = np.dtype(np.float32)
+_COLUMNS = 256
+"""Columns that are turned at a time, within the cache."""
+_APART = 16
+"""Elements between rows that are turned, which keep them from falling on the same lines of the cache."""
 
 
 def is_plain_f32(*tiles: Any) -> bool:
@@ -70,14 +74,28 @@ def storer(tile: NkiTensor) -> Store:
     return encoder(tile.stored_dtype)
 
 
+def apart(operand: Any, dst: Array) -> Any:
+    """An operand that stays what it is while ``dst`` is written."""
+    return operand.copy() if isinstance(operand, np.ndarray) and np.may_share_memory(operand, dst) else operand
+
+
 def sum_in_order(values: Array) -> Array:
     """Sum over the last axis one element after the other, in float32: the order of the Vector and Scalar Engines.
 
     A grading repository's published device values equal this bit for bit, and differ from NumPy's pairwise sum.
     """
-    if values.shape[0] == 1 or values.shape[-1] < 8:  # (F, 1) would be summed pairwise
+    rows, n = values.shape[0], values.shape[-1]
+    if rows == 1 or n < 8:  # (F, 1) would be summed pairwise
         return np.asarray(np.add.accumulate(values, axis=-1, dtype=F32)[..., -1])
-    return np.asarray(np.add.reduce(np.ascontiguousarray(values.T), axis=0, dtype=F32))
+    if n <= _COLUMNS or values.ndim > 2:
+        return np.asarray(np.add.reduce(np.ascontiguousarray(values.T), axis=0, dtype=F32))
+    some, turned = np.empty((rows, _COLUMNS + _APART), F32), np.empty((1 + _COLUMNS, rows), F32)
+    for start in range(0, n, _COLUMNS):
+        end = min(_COLUMNS, n - start)
+        some[:, :end] = values[:, start : start + end]
+        turned[1 : 1 + end] = some[:, :end].T
+        turned[0] = np.add.reduce(turned[start == 0 : 1 + end], axis=0)  # what was summed before is the first to be added
+    return np.asarray(turned[0])
 
 
 def reduce_rows(op: Operator, values: Array) -> Array:
