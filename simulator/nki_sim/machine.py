@@ -150,6 +150,8 @@ class Machine:
 
     number, programs, grid = 0, 1, 0
     rank, ranks, ranks_per_node = 0, 1, 1
+    plays: ClassVar[bool] = True
+    """Whether nothing comes between what memory says, the run and the record of an instruction."""
     between: ClassVar[int] = 0
     """How many frames there are between an instruction and :meth:`issue`."""
     prepared: Any = None
@@ -266,13 +268,16 @@ class Machine:
         number, plan = found
         if self._scoped and self._again is None:
             self._check_scopes(ins)
-        if self.dry:
-            if self.watch:
-                self._before(ins, plan, values)
-            _run_dry(plan, values)
+        if plan.waits and self.plays and not self.dry:
+            plan.play(self, ins, number, plan, values, step)
         else:
-            self._run(ins, plan, values, step)
-        self._record(ins, number, values, step)
+            if self.dry:
+                if self.watch:
+                    self._before(ins, plan, values)
+                _run_dry(plan, values)
+            else:
+                self._run(ins, plan, values, step)
+            self._record(ins, number, values, step)
         if name:
             program.names[step] = name
         if self.round is not None:
@@ -340,10 +345,8 @@ class Machine:
 
     def _run(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], step: int) -> None:
         plan.look(self, ins, plan.slots, values)
-        if self.pending is not None:
-            if self.pending.take(ins, plan, values, step):
-                return
-            self.catch_up()
+        if self.pending is not None and not self.runs_now(ins, plan, values, step):
+            return
         try:
             plan.do(plan.body, values)
         except OutOfRangeError as oob:
@@ -352,16 +355,27 @@ class Machine:
             what = f"runtime index {oob.index} is outside its dimension of size {oob.size}"
             raise self.error(ins, OUT_OF_RANGE, Broken(what)) from None
 
+    def runs_now(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], step: int) -> bool:
+        """Whether an instruction is not kept waiting; then neither are those before it."""
+        if self.pending is not None:
+            if self.pending.take(ins, plan, values, step):
+                return False
+            self.catch_up()
+        return True
+
     def _record(self, ins: Instruction, number: int, values: tuple[Any, ...], step: int) -> None:
         program = self.program
         plan = program.plans[number]
         flat = plan.note(program.constant, values, step) if plan.waits else self._as_they_are(values, step)
+        program.append(number, self.site_here(plan), flat)
+
+    def site_here(self, plan: Plan) -> int:
+        """The number of the line that issues an instruction, or issued it in a loop's first round."""
         if self._again is not None:
-            program.append(number, self._again, flat)
-            return
-        frame = sys._getframe(plan.depth + self.between)
-        site = program.site_numbers.get((id(frame.f_code), frame.f_lasti))
-        program.append(number, program.site_of(frame) if site is None else site, flat)
+            return self._again
+        frame = sys._getframe(1 + plan.depth + self.between)
+        site = self.program.site_numbers.get((id(frame.f_code), frame.f_lasti))
+        return self.program.site_of(frame) if site is None else site
 
     def _as_they_are(self, values: tuple[Any, ...], step: int) -> list[int]:
         """Operands as the record has them, registers and offsets at run time as what they are in this run."""

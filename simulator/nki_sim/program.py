@@ -98,11 +98,16 @@ class Plan:
     note: Callable[..., Sequence[int]] = _no_way
     """What the record has of the operands: ``note(constant, values, step)``."""
 
+    play: Callable[..., None] = _no_way
+    """All of it at once: ``play(machine, instruction, number, plan, values, step)``, for plans that wait."""
+
     def unroll(self, values: Sequence[Any]) -> None:
         """Write out what it does with operands such as ``values``."""
         kinds = unrolled.kinds_of(values)
         self.look, self.do = unrolled.look(kinds, self.runtime, self.reads, self.writes), unrolled.do(kinds)
         self.note = unrolled.note(kinds, SCALAR, ABSENT)
+        if self.waits:
+            self.play = unrolled.play(kinds, self.reads, self.writes, SCALAR, ABSENT)
 
     def running(self, body: Callable[..., None]) -> Plan:
         """The same with another body."""

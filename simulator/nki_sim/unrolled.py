@@ -5,6 +5,7 @@ Each function here makes another one, from the names of fields or the kinds of o
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -48,19 +49,17 @@ def look(
     kinds: tuple[str, ...], runtime: tuple[int, ...], reads: tuple[int, ...], writes: tuple[int, ...]
 ) -> Callable[..., None]:
     """Ask memory about the operands that it may have something to say of, and about the indices of those that have one."""
-    line = "if not (v{1}.storage.quiet_to_{0} or v{1}.quiet): machine.before_{0}(ins, slots[{1}].name, v{1})"
     lines = [f"machine.before_index(ins, slots[{i}].name, v{i})" for i in runtime]
-    lines += [line.format("read", i) for i in reads] + [line.format("write", i) for i in writes]
-    found: Callable[..., None] = _made("machine, ins, slots, values", [f"{_values(kinds)} = values", *lines])
+    found: Callable[..., None] = _made(
+        "machine, ins, slots, values", [f"{_values(kinds)} = values", *lines, *_asking(reads, writes, "v{}.storage", "slots")]
+    )
     return found
 
 
 @lru_cache(maxsize=4096)
 def do(kinds: tuple[str, ...]) -> Callable[..., None]:
     """Call the body with the operands' NumPy views."""
-    has = {TENSOR: "v{0}._array if v{0}._array is not None else v{0}._bind()", NUMBER: "v{0}", NOTHING: "None"}
-    given = ", ".join(has[kind].format(i) for i, kind in enumerate(kinds))
-    found: Callable[..., None] = _made("body, values", [f"{_values(kinds)} = values", f"body({given})"])
+    found: Callable[..., None] = _made("body, values", [f"{_values(kinds)} = values", f"body({_views(kinds)})"])
     return found
 
 
@@ -68,13 +67,63 @@ def do(kinds: tuple[str, ...]) -> Callable[..., None]:
 def note(kinds: tuple[str, ...], scalar: int, absent: int) -> Callable[..., Sequence[int]]:
     """Note the step as the operands' last use; what the record has of them, for operands at fixed places: of a tensor its
     number and offset, of a number ``scalar`` and which constant it is, of nothing ``absent`` and 0."""
-    lines = [f"a{i} = v{i}.storage.allocation; a{i}.last = step" for i, kind in enumerate(kinds) if kind is TENSOR]
-    has = {TENSOR: "a{0}.id, v{0}.offset", NUMBER: f"{scalar}, constant(v{{0}})", NOTHING: f"{absent}, 0"}
-    flat = _tuple([has[kind].format(i) for i, kind in enumerate(kinds)])
     found: Callable[..., Sequence[int]] = _made(
-        "constant, values, step", [f"{_values(kinds)} = values", *lines, f"return {flat}"]
+        "constant, values, step",
+        [f"{_values(kinds)} = values", *_last_uses(kinds, "v{}.storage"), f"return {_flat(kinds, scalar, absent)}"],
     )
     return found
+
+
+@lru_cache(maxsize=4096)
+def play(
+    kinds: tuple[str, ...], reads: tuple[int, ...], writes: tuple[int, ...], scalar: int, absent: int
+) -> Callable[..., None]:
+    """:func:`look`, then :func:`do` unless the machine keeps it waiting, then :func:`note` and the record of the step, at the
+    line that issued it: all that a machine does with an instruction whose course is decided."""
+    storages = [f"s{i} = v{i}.storage" for i, kind in enumerate(kinds) if kind is TENSOR]
+    found: Callable[..., None] = _made(
+        "machine, ins, number, plan, values, step",
+        [
+            f"{_values(kinds)} = values",
+            *storages,
+            *_asking(reads, writes, "s{}", "plan.slots"),
+            f"if machine.pending is None or machine.runs_now(ins, plan, values, step): plan.body({_views(kinds)})",
+            "program = machine.program",
+            "constant = program.constant",
+            *_last_uses(kinds, "s{}"),
+            "frame = getframe(plan.depth)",
+            "site = program.site_numbers.get((id(frame.f_code), frame.f_lasti)) if machine._again is None else machine._again",
+            "program.steps.append(number)",
+            "program._site.append(program.site_of(frame) if site is None else site)",
+            f"program._operands.extend({_flat(kinds, scalar, absent)})",
+        ],
+    )
+    return found
+
+
+def _asking(reads: Sequence[int], writes: Sequence[int], storage: str, slots: str) -> list[str]:
+    """Ask memory where it may have something to say."""
+    line = "if not ({2}.quiet_to_{0} or v{1}.quiet): machine.before_{0}(ins, {3}[{1}].name, v{1})"
+    asked = [("read", i) for i in reads] + [("write", i) for i in writes]
+    return [line.format(access, i, storage.format(i), slots) for access, i in asked]
+
+
+def _views(kinds: Sequence[str]) -> str:
+    """The arguments of a body."""
+    has = {TENSOR: "v{0}._array if v{0}._array is not None else v{0}._bind()", NUMBER: "v{0}", NOTHING: "None"}
+    return ", ".join(has[kind].format(i) for i, kind in enumerate(kinds))
+
+
+def _last_uses(kinds: Sequence[str], storage: str) -> list[str]:
+    """The step is the last use of its tensors."""
+    tensors = [i for i, kind in enumerate(kinds) if kind is TENSOR]
+    return [f"a{i} = {storage.format(i)}.allocation; a{i}.last = step" for i in tensors]
+
+
+def _flat(kinds: Sequence[str], scalar: int, absent: int) -> str:
+    """What the record has of the operands."""
+    has = {TENSOR: "a{0}.id, v{0}.offset", NUMBER: f"{scalar}, constant(v{{0}})", NOTHING: f"{absent}, 0"}
+    return _tuple([has[kind].format(i) for i, kind in enumerate(kinds)])
 
 
 def _values(kinds: tuple[str, ...]) -> str:
@@ -88,6 +137,6 @@ def _tuple(parts: Sequence[str]) -> str:
 def _made(arguments: str, lines: Sequence[str]) -> Any:
     """A function: its text is put together here, of field names and numbers only."""
     text = "\n    ".join([f"def made({arguments}):", *lines])
-    names: dict[str, Any] = {"__name__": __name__, "NkiTensor": NkiTensor}
+    names: dict[str, Any] = {"__name__": __name__, "NkiTensor": NkiTensor, "getframe": sys._getframe}
     exec(compile(text, f"<{__name__}>", "exec"), names)  # noqa: S102 - as dataclasses do it
     return names["made"]

@@ -36,6 +36,9 @@ INSTRUCTIONS: dict[str, Callable[[Tiles], Any]] = {
     "activation, summing": lambda t: nisa.activation_reduce(
         dst=t["c"], op=nl.exp, data=t["a"], bias=t["column"], scale=0.5, reduce_op=nl.add, reduce_res=t["column"]
     ),
+    "scalar_tensor_tensor": lambda t: nisa.scalar_tensor_tensor(
+        dst=t["c"], data=t["a"], op0=nl.multiply, operand0=t["column"], op1=nl.add, operand1=t["b"]
+    ),
 }
 
 
@@ -100,12 +103,12 @@ def python_functions(step: Callable[[], Any]) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "whole", "sliced"),
     [
-        ("dma_copy", 15, 19),
-        ("nc_matmul", 31, 33),
-        ("nc_matmul, adding", 31, 33),
-        ("tensor_tensor", 11, 17),
-        ("tensor_scalar", 13, 17),
-        ("activation", 16, 20),
+        ("dma_copy", 12, 16),
+        ("nc_matmul", 21, 27),
+        ("nc_matmul, adding", 21, 27),
+        ("tensor_tensor", 8, 14),
+        ("tensor_scalar", 10, 14),
+        ("activation", 13, 17),
     ],
 )
 def test_python_calls(name: str, whole: int, sliced: int) -> None:
@@ -123,7 +126,8 @@ def test_python_calls(name: str, whole: int, sliced: int) -> None:
         ("tensor_tensor", (128, 2048), BF16, 3),
         ("tensor_scalar", (128, 2048), np.float32, 0),
         ("activation", (128, 2048), np.float32, 0),
-        ("activation, summing", (128, 2048), np.float32, 2),
+        ("activation, summing", (128, 2048), np.float32, 0.25),
+        ("scalar_tensor_tensor", (128, 2048), np.float32, 0),
         ("nc_matmul", (128, 512), np.float32, 0),
         ("nc_matmul, adding", (128, 512), np.float32, 0),
         ("nc_matmul, adding", (128, 512), BF16, 1.25),

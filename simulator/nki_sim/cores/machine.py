@@ -36,6 +36,7 @@ class CoreMachine(Machine):
         worker, rank: its number among all cores of the team, and its rank's.
     """
 
+    plays = False
     between = 1
 
     def __init__(self, team: Team, worker: int, core: NeuronCore, **options: Any):
