@@ -56,7 +56,8 @@ def _read_in_place(graph: Graph) -> None:
         source: Access = load.node.operands[1]
         if graph.written(source.key) or not _is_dense(source):
             continue
-        found = [within(use.access, graph.whole(number), source) for use in reads]
+        whole = graph.whole(number)
+        found = [within(use.access, whole, source) for use in reads]
         if all(found):
             for use, moved in zip(reads, found, strict=True):
                 assert moved is not None
@@ -122,8 +123,13 @@ def _defines(graph: Graph, number: Any, uses: list[Use]) -> bool:
     if not isinstance(number, int) or not graph.allocation(number).region.on_chip:
         return False
     first = uses[0]
-    clean = first.writes and first.place not in first.node.updates and first.access == graph.whole(number)
-    return clean and not any(use.writes for use in uses[1:]) and all(use.node is not first.node for use in uses[1:])
+    node = first.node
+    if not first.writes or first.place in node.updates or first.access != graph.whole(number):
+        return False
+    for use in uses[1:]:  # noqa: SIM110 - faster
+        if use.writes or use.node is node:
+            return False
+    return True
 
 
 def _is_copy(node: Node, instruction: str) -> bool:
@@ -223,16 +229,23 @@ def _sum_up(graph: Graph) -> list[Product]:
 
 def _is_group(graph: Graph, number: int, group: list[Use]) -> bool:
     """Whether the writes are plain matmuls of the whole tile, the first of which overwrites."""
-    if not group or graph.whole(number).dtype != F32 or len(graph.whole(number).shape) != 2:
+    whole, plain = graph.whole(number), dict[int, bool]()
+    if not group or whole.dtype != F32 or len(whole.shape) != 2:
         return False
     for i, use in enumerate(group):
-        plan = use.node.plan
-        plain = plan.instruction == "nc_matmul" and set(plan.params) <= PLAIN_MATMUL
-        if not plain or plan.decided["mode"] != ("add" if i else "overwrite") or use.access != graph.whole(number):
+        plan, operands = use.node.plan, use.node.operands
+        if id(plan) not in plain:
+            plain[id(plan)] = _is_plain_matmul(plan)
+        if not plain[id(plan)] or plan.decided["mode"] != ("add" if i else "overwrite"):
             return False
-        if use.node.operands[3:] != [None] or not all(_is_number(plan.slots[place].dtype) for place in (1, 2)):
+        if operands[use.place] != whole or operands[3:] != [None]:
             return False
     return True
+
+
+def _is_plain_matmul(plan: Plan) -> bool:
+    plain = plan.instruction == "nc_matmul" and set(plan.params) <= PLAIN_MATMUL
+    return plain and all(_is_number(plan.slots[place].dtype) for place in (1, 2))
 
 
 def _is_number(dtype: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,11 +94,16 @@ class Graph:
 
     def tiles(self) -> Iterator[tuple[int, list[Use]]]:
         """Tiles on chip that no explicit address places, with their uses."""
-        for tensor in self.machine.program.allocations:
-            if tensor.id in self.uses and tensor.region.on_chip and not is_pinned(self.machine, tensor):
-                uses = self.users(tensor.id)
+        for number in self._tiles:
+            if number in self.uses:
+                uses = self.users(number)
                 if uses:
-                    yield tensor.id, uses
+                    yield number, uses
+
+    @cached_property
+    def _tiles(self) -> list[int]:
+        tensors = self.machine.program.allocations
+        return [tensor.id for tensor in tensors if tensor.region.on_chip and not is_pinned(self.machine, tensor)]
 
     def written(self, number: Any) -> bool:
         """Whether any node writes an allocation."""
