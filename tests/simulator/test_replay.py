@@ -16,6 +16,9 @@ import pytest
 from nki_sim import NkiError, NkiWarning
 from nki_sim.cache import KERNELS, Cache, Entry
 from nki_sim.replay import Bound, fusion, scratch
+from nki_sim.replay.accesses import Access
+from nki_sim.replay.fusion import fuse
+from nki_sim.replay.nodes import Graph
 from recordings import WORK, assert_lets_go_of_arrays, made
 
 RANDOM = np.random.default_rng(11)
@@ -167,6 +170,23 @@ def test_fused_is_bit_for_bit_what_it_was(name):
     for result, copy in zip(results[1:], copies[1:], strict=True):
         assert result.dtype == results[0].dtype and result.tobytes() == results[0].tobytes()
         assert all(a.tobytes() == b.tobytes() for a, b in zip(copy, copies[0], strict=True))
+
+
+@pytest.mark.parametrize("name", [*KERNELS_TO_FUSE, *WORK])
+def test_fusing_keeps_no_use_of_what_it_dropped(name):
+    if name in KERNELS_TO_FUSE:
+        function, *args = KERNELS_TO_FUSE[name]
+        run = nki_sim.run(function, *[np.array(a) for a in args])
+    else:
+        run = made(WORK[name])
+    if run is None:
+        return
+    graph = Graph.of(run.machine)
+    fused = {id(node) for node in fuse(graph)}
+    for number, uses in graph.tiles():
+        assert all(use.access.key == number and not use.node.dropped for use in uses)
+    touched = {operand.key for node in graph.nodes if id(node) in fused for operand in node.operands if type(operand) is Access}
+    assert {number for number, _ in graph.tiles()} <= touched
 
 
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])

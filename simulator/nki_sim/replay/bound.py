@@ -43,11 +43,14 @@ class Bound:
         self._calls: list[Call] = []
         self._loose: dict[Any, list[tuple[list[Any], int, Access]]] = {key: [] for key in outside}
         for node in nodes:
-            arguments = [o.view(data.of(o.key)) if isinstance(o, Access) and o.key not in outside else o for o in node.operands]
+            arguments: list[Any] = [*node.operands]
             self._calls.append((node.function, arguments))
-            for place, operand in enumerate(node.operands):
-                if isinstance(operand, Access) and operand.key in outside:
-                    self._loose[operand.key].append((arguments, place, operand))
+            for place, operand in enumerate(arguments):
+                if type(operand) is Access:
+                    if operand.key in outside:
+                        self._loose[operand.key].append((arguments, place, operand))
+                    else:
+                        arguments[place] = operand.view(data.of(operand.key))
         self._bound: dict[Any, Array] = {}
 
     @staticmethod

@@ -80,6 +80,7 @@ def _store_in_place(graph: Graph, outputs: set[Any]) -> None:
             store.node.dropped = True
             for use, part in _pairs(made, parts):
                 graph.move(use, part)
+            graph.forget(number)
 
 
 def _pairs(uses: list[Use], parts: list[Access | None]) -> Iterator[tuple[Use, Access]]:
@@ -92,20 +93,20 @@ def _evict_in_place(graph: Graph, products: list[Product]) -> None:
     """A product whose only reader copies it, with or without rounding, goes where the copy goes."""
     for product in products:
         number = product.operands[0].key
-        uses = graph.users(number)
+        uses = graph.uses[number]
         if len(uses) != 2 or not _is_evicting(uses[1].node) or uses[1].access != graph.whole(number):
             continue
         copy = uses[1].node
         target: Access = copy.operands[0]
-        into = graph.users(target.key)
+        into = graph.uses[target.key]
         if target.shape != product.operands[0].shape or not _is_assembled(graph, target.key, into, sum(u.writes for u in into)):
             continue
         if target.dtype != F32:
             product.function = _multiply(target.dtype)
-        every = graph.uses[target.key]
-        every[next(i for i, use in enumerate(every) if use.node is copy)] = Use(product, 0, True)
+        into[next(i for i, use in enumerate(into) if use.node is copy)] = Use(product, 0, True)
         copy.dropped = True
         product.operands[0] = target
+        graph.forget(number)
 
 
 def _is_assembled(graph: Graph, number: Any, uses: list[Use], count: int) -> bool:

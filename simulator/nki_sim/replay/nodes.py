@@ -53,7 +53,7 @@ _use = partial(tuple.__new__, Use)
 
 @dataclass
 class Graph:
-    """The nodes in program order, and the uses of every allocation."""
+    """The nodes in program order, and the uses of every allocation. Who drops a node sees to it that no tile keeps its uses."""
 
     machine: Machine
     nodes: list[Node] = field(default_factory=list)
@@ -96,9 +96,7 @@ class Graph:
         """Tiles on chip that no explicit address places, with their uses."""
         for number in self._tiles:
             if number in self.uses:
-                uses = self.users(number)
-                if uses:
-                    yield number, uses
+                yield number, self.uses[number]
 
     @cached_property
     def _tiles(self) -> list[int]:
@@ -116,11 +114,6 @@ class Graph:
         """Let an operand be elsewhere."""
         use.node.operands[use.place] = to
         self.uses[to[0]].append(use)
-
-    def users(self, number: Any) -> list[Use]:
-        """The uses of an allocation that remain."""
-        uses = self.uses.get(number, [])
-        return [use for use in uses if not use.node.dropped and use.node.operands[use.place].key == number]
 
     def allocation(self, number: int) -> Allocation:
         return self.machine.program.allocations[number]
