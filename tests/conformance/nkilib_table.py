@@ -37,7 +37,7 @@ FAULTS = {
     r"test_qkv_tkg_mxfp_unit\[\S*RMS_NORM[\s\S]*failed for": "the replaced scale; which case is off depends on those before it",
     r"test_folded_load_store_dst_batch\[lnc-2_b-(16|32)_": "both cores zero all of the output, then write halves: a race",
     r"mm_bwd.*_exp-16_bs-512_k-1_int-256_[\s\S]*affinities_masked_grad": "both cores zero a gradient, then write it: a race",
-    r"mm_bwd.*_exp-1_bs-512_k-1_int-128_[\s\S]*affinities_masked_grad": "as above",
+    r"mm_bwd.*_exp-(1_bs-512|128_bs-256)_k-1_int-128_[\s\S]*affinities_masked_grad": "as above",
     r"Unsupported out_x4_dtype": "compares the name of an MX dtype, which NumPy's stand-in for it has not",
     r"mlp_tkg_gate_up_projection\.py, line 243[\s\S]*ap\.partition_first": "a pattern steps by a slice's columns",
     r"cte_sweep_cp_manual\[\w+-True-[12]-1-1-32768-None-None-32-31-128-(2|127)-": "a tile is written over before it is read",
