@@ -16,18 +16,16 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
 
 import nki_sim
 from nki_sim.errors import NkiError, NkiWarning
 from nki_sim.hw import ALIASES, core
 from nki_sim.kernel import as_kernel
-from nki_sim.program import Order
 
 from nki_nb import __version__, save_html, tour
 from nki_nb.exercise.grading import Limits, NotebookError, grade
 from nki_nb.extras import MissingExtraError
-from nki_nb.files import KernelNotFoundError, add_lnc, find_kernel
+from nki_nb.files import KernelNotFoundError, add_fit, add_lnc, find_kernel
 from nki_nb.help import look_up
 from nki_nb.info import Info
 from nki_nb.lint.command import OutputError, add_lint, run_lint
@@ -92,18 +90,13 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", choices=list(ALIASES), metavar="GEN", help="trn1, trn2 (default) or trn3")
 
 
-def _add_fit(parser: argparse.ArgumentParser) -> None:
-    words = "in which order of its instructions a kernel's tiles have to fit: as written, or as some compiler may; %(default)s"
-    parser.add_argument("--fit", choices=get_args(Order), default="program", help=words)
-
-
 def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kernel", metavar="FILE.py::kernel")
     parser.add_argument("--arg", action="append", default=[], metavar="NAME=VALUE", help=f"{FORMS}; may be repeated")
     add_lnc(parser)
     parser.add_argument("--seed", type=int, default=0, help="of randn, rand and ints; default: %(default)s")
     parser.add_argument("--strict", action="store_true", help="findings are errors")
-    _add_fit(parser)
+    add_fit(parser)
     parser.add_argument("--fp32", action="store_true", help="store low-precision floats as fp32")
     parser.add_argument("--json", action="store_true", help="print report and diagnosis as one JSON object")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page on which the run is stepped through")
@@ -115,7 +108,7 @@ def _add_profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--arg", action="append", default=[], metavar="NAME=VALUE", help=f"{SHAPE_FORMS}; may be repeated")
     add_lnc(parser)
     add_order(parser)
-    _add_fit(parser)
+    add_fit(parser)
     parser.add_argument("--json", action="store_true", help="print profile, findings and diagnosis as one JSON object")
     for name, what in (("perfetto", "a trace for ui.perfetto.dev"), ("csv", "all instructions"), ("parquet", "the same")):
         parser.add_argument(f"--{name}", type=Path, metavar="FILE", help=f"also write {what}")

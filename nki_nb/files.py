@@ -8,10 +8,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 from nki_sim.hw import CORES
 from nki_sim.kernel import Kernel, as_kernel
+from nki_sim.program import Order
 
 
 class KernelNotFoundError(ValueError):
@@ -22,6 +23,12 @@ def add_lnc(parser: argparse.ArgumentParser) -> None:
     """The option that says on how many logical cores a kernel of a file is launched."""
     parser.add_argument("--lnc", type=_cores, metavar="N",
                         help="logical cores, as kernel[N]; default: NEURON_LOGICAL_NC_CONFIG, then 1")  # fmt: skip
+
+
+def add_fit(parser: argparse.ArgumentParser) -> None:
+    """The option that says in which order of its instructions a kernel has to fit in memory."""
+    words = "in which order of its instructions a kernel's tiles have to fit: as written, or as some compiler may; %(default)s"
+    parser.add_argument("--fit", choices=get_args(Order), default="program", help=words)
 
 
 def _cores(text: str) -> int:

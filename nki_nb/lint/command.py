@@ -11,7 +11,7 @@ from pathlib import Path
 from nki_sim.hw import ALIASES, core
 from nki_sim.verify import TARGETS
 
-from nki_nb.files import add_lnc
+from nki_nb.files import add_fit, add_lnc
 from nki_nb.lint.github import as_github
 from nki_nb.lint.results import Lint, lint_file, lint_kernel
 from nki_nb.lint.sarif import as_sarif
@@ -37,6 +37,7 @@ def add_lint(parser: argparse.ArgumentParser) -> None:
         help=f"{SHAPE_FORMS}; with values for every array the kernel is computed as well; may be repeated",
     )  # fmt: skip
     add_lnc(parser)
+    add_fit(parser)
     parser.add_argument("--target", dest="targets", action="append", choices=list(ALIASES), metavar="GEN",
                         help="trn1, trn2 or trn3; may be repeated; default: all of them")  # fmt: skip
     parser.add_argument("--strict", action="store_true", help="fail at warnings too")
@@ -71,4 +72,4 @@ def _look(options: argparse.Namespace) -> Lint:
         return lint_file(options.kernel)
     arguments, data = read_either(options.arg, options.seed)
     targets = list(dict.fromkeys(core(name).target for name in options.targets or TARGETS))
-    return lint_kernel(options.kernel, arguments, data, targets, options.lnc)
+    return lint_kernel(options.kernel, arguments, data, targets, options.lnc, fit=options.fit)

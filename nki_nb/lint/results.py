@@ -14,6 +14,7 @@ from nki_sim import verify
 from nki_sim.context import core
 from nki_sim.errors import Diagnosis, NkiError
 from nki_sim.lint import kernel_names, lint, syntax_error
+from nki_sim.program import Order
 from nki_sim.source import Site, StaticSite
 from nki_sim.verify import Finding, Verification, level_of, merged, raised
 
@@ -79,7 +80,15 @@ def lint_file(filename: str) -> Lint:
     return Lint(path.name, tuple(names), _static(lint(source, str(path))))
 
 
-def lint_kernel(where: str, arguments: dict[str, Any], data: bool, targets: Sequence[str], lnc: int | None = None) -> Lint:
+def lint_kernel(
+    where: str,
+    arguments: dict[str, Any],
+    data: bool,
+    targets: Sequence[str],
+    lnc: int | None = None,
+    *,
+    fit: Order = "program",
+) -> Lint:
     """Read a kernel of a file, and trace it on each generation.
 
     Args:
@@ -88,6 +97,7 @@ def lint_kernel(where: str, arguments: dict[str, Any], data: bool, targets: Sequ
         data: compute as well.
         targets: generations.
         lnc: logical cores, as ``kernel[lnc]``; ``None``: as the environment says.
+        fit: in which order of its instructions its tiles have to fit, as of :class:`nki_sim.RunOptions`.
 
     Raises:
         KernelNotFoundError: there is no such file or kernel.
@@ -105,14 +115,20 @@ def lint_kernel(where: str, arguments: dict[str, Any], data: bool, targets: Sequ
         return _with(read, path.name + separator + name, error.diagnosis)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the file raises is said of the file
         return _with(read, path.name + separator + name, _unloadable(error, path))
-    return _join(read, path.name, lint_call(kernel, (), arguments, data, targets))
+    return _join(read, path.name, lint_call(kernel, (), arguments, data, targets, fit=fit))
 
 
 def lint_call(
-    kernel: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], data: bool, targets: Sequence[str]
+    kernel: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    data: bool,
+    targets: Sequence[str],
+    *,
+    fit: Order = "program",
 ) -> Lint:
     """Trace a kernel on each generation."""
-    verification = verify(kernel, *args, targets=targets, data=data, **kwargs)
+    verification = verify(kernel, *args, targets=targets, data=data, fit=fit, **kwargs)
     return Lint(verification.name, (verification.name,), tuple(verification.findings), verification)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +13,7 @@ from nki_sim.calls import user_sites
 from nki_sim.deprecated import DEPRECATED
 from nki_sim.errors import GEN_TARGET, Diagnosis, NkiDeprecationWarning, NkiError, NkiWarning, Rule, page
 from nki_sim.kernel import Kernel, as_kernel
+from nki_sim.program import Order
 from nki_sim.run import Run, RunOptions
 from nki_sim.source import Site, StaticSite
 
@@ -117,6 +118,7 @@ def verify(
     *args: Any,
     targets: Sequence[str] = TARGETS,
     data: bool = False,
+    fit: Order = "program",
     **kwargs: Any,
 ) -> Verification:
     """Trace a kernel on several generations, and gather what each of them refuses or lets through with a word.
@@ -127,18 +129,19 @@ def verify(
         targets: generations.
         data: compute as well, on copies of the arrays; else only shapes count, and a kernel whose course depends on data is
             refused (``estimate.needs_data``).
+        fit: as of :class:`RunOptions`.
     """
     made = as_kernel(kernel)
-    return Verification(made.name, tuple(_on(target, made, args, kwargs, data) for target in targets))
+    options = RunOptions(keep_inputs=False, dry=not data, watch=not data, fit=fit)
+    return Verification(made.name, tuple(_on(target, made, args, kwargs, options) for target in targets))
 
 
-def _on(target: str, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], data: bool) -> Outcome:
-    options = RunOptions(target=target, keep_inputs=False, dry=not data, watch=not data)
+def _on(target: str, kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], options: RunOptions) -> Outcome:
     run, failure = None, None
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         try:
-            run = kernel.run(_own(args), _own(kwargs), options)
+            run = kernel.run(_own(args), _own(kwargs), replace(options, target=target))
         except NkiError as error:
             run, failure = error.run, error.diagnosis
         except Exception as error:

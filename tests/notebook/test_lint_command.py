@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from nki_sim import reference
+from sources import HOARDER
 
 from nki_nb import cli
 from nki_nb.specs import MAKERS, SHAPE_FORMS
@@ -167,6 +168,14 @@ def test_warnings_fail_where_it_is_strict(lint: Lint, capsys: pytest.CaptureFixt
         assert re.search(rf"kernels\.py:{first + offset}(:\d+)?: warning: .* \[{rule}\]$", out, re.M), rule
     assert "kernels.py::wasteful · 0 errors, 4 warnings" in out
     assert lint("wasteful", "--arg", array, "--strict") == 1
+
+
+def test_tiles_that_fit_in_another_order(lint: Lint, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "src" / "kernels.py").write_text(HEAD + HOARDER, encoding="utf-8")
+    assert lint("hoarder", "--arg", "x=128x8") == 1
+    assert re.search(r"error: .*SBUF overflow.* \[hw\.sbuf\.capacity_enforced\]", capsys.readouterr().out)
+    assert lint("hoarder", "--arg", "x=128x8", "--fit", "compiler") == 0
+    assert re.search(r"warning: .*SBUF overflow as written.* \[memory\.relisted\]", capsys.readouterr().out)
 
 
 def test_a_course_that_depends_on_data_needs_values(lint: Lint, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
