@@ -259,6 +259,28 @@ def test_while_with_a_register_runs_and_is_reported():
         nki_sim.run(kernel, ROWS, number(9), strict=True)
 
 
+def test_a_register_takes_the_value_of_a_tensor_and_that_is_reported():
+    def kernel(x, n):
+        def body(rounds):
+            nisa.tensor_scalar(dst=acc, data=acc, op0=nl.add, operand0=1.0)
+
+        acc = nl.zeros((1, 8), dtype=nl.float32, buffer=nl.sbuf)
+        count = nisa.register_alloc(nl.load(n))
+        nl.fori_loop(0, count, body)
+        return st(acc)
+
+    with pytest.warns(nki_sim.NkiWarning, match=r"register_alloc\.tensor_prefill") as caught:
+        run = nki_sim.run(kernel, ROWS, number(5))
+    np.testing.assert_array_equal(run.result, np.full((1, 8), 5, np.float32))
+    assert len(caught) == 1 and caught[0].message.line == kernel.__code__.co_firstlineno + 5
+    assert run.counts["register_load"] == 1
+    assert [f.rule.id for f in run.findings] == ["register_alloc.tensor_prefill"]
+    with pytest.raises(NkiError, match=r"register_alloc\.tensor_prefill"):
+        nki_sim.run(kernel, ROWS, number(5), strict=True)
+    with pytest.raises(NkiError, match=r"register_load\.src"), pytest.warns(nki_sim.NkiWarning):
+        nki_sim.run(lambda x: nisa.register_alloc(many()), ROWS)
+
+
 def test_a_register_is_no_other_condition():
     def negated(register):
         while not register:

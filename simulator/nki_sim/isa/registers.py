@@ -22,6 +22,14 @@ INITIAL = Rule(
     fix="load a value that a tile holds: reg = nisa.register_alloc(); nisa.register_load(reg, tile)",
     page=isa_page("register_alloc"),
 )
+PREFILL = Rule(
+    "register_alloc.tensor_prefill",
+    "register_alloc takes a whole number, not a tensor",
+    why="a release took tensors, and its notes still say so; the guide of this one refuses them. The value is loaded here",
+    fix="reg = nisa.register_alloc(); nisa.register_load(reg, tile)",
+    page=page("get-started/about/index.html"),
+    enforce="warn",
+)
 FROZEN = Rule(
     "lang.dynamic_range_var_frozen",
     "the number of an nl.dynamic_range loop is not written",
@@ -51,11 +59,11 @@ MOVE = 64.0
 """Cycles of a move between registers: not documented, an instruction's least."""
 
 
-def register_alloc(x: int | None = None) -> VirtualRegister:
+def register_alloc(x: int | NkiTensor | None = None) -> VirtualRegister:
     """A register of the engines' sequencers, with a first value or none.
 
     Args:
-        x: the first value, a whole number; ``None`` for none.
+        x: the first value, a whole number; ``None`` for none. That of a (1, 1) tensor is loaded, and reported: an old form.
 
     Raises:
         NkiValidationError: ``x`` is no whole number.
@@ -66,6 +74,11 @@ def register_alloc(x: int | None = None) -> VirtualRegister:
         start = nisa.register_alloc(2)
     """
     machine = context.machine()
+    if isinstance(x, NkiTensor):
+        machine.found(fail(PREFILL, "x is a tensor", target=machine.core.target, subject="register_alloc").diagnosis)
+        loaded = register_alloc()
+        register_load(dst=loaded, src=x)
+        return loaded
     if x is not None and (not isinstance(x, int) or isinstance(x, bool)):
         raise fail(
             INITIAL, f"x is {type(x).__name__}", target=machine.core.target, subject="register_alloc", error=NkiTypeError
