@@ -22,7 +22,7 @@ from nki_sim.timing.dependencies import Dependencies
 
 FAR = 4096
 """Steps that are taken before another one, at most, to make room for it."""
-EFFORT = 4_000_000
+EFFORT = 1_000_000
 """Steps that are looked at, after which the search is given up."""
 
 Room = tuple[int, MemoryRegion]
@@ -146,6 +146,8 @@ class _Listing:
             found = self._needed(self._users[tile], step, FAR if best is None else len(best) - 1)
             if found and self._leaves(found, room) > self.free[room]:
                 best = found
+                if len(best) == 1:
+                    break
         return best
 
     def _needed(self, wanted: Iterable[int], before: int, most: int) -> list[int]:
