@@ -108,8 +108,8 @@ def _measure(found: Occupancy, core: NeuronCore, rule: Rule, enforce: bool) -> N
     found.peak, found.peak_tiles = floor, list(fixed)
     alive: dict[int, Allocation] = {}
     ends: list[tuple[int, int]] = []
-    free = 0
-    for tile in found.tiles:
+    free, at = 0, -1
+    for i, tile in enumerate(found.tiles):
         if tile.address is not None and found.pinned:
             continue
         while ends and ends[0][0] < tile.born:
@@ -122,7 +122,10 @@ def _measure(found: Occupancy, core: NeuronCore, rule: Rule, enforce: bool) -> N
         if total > found.limit and enforce:
             raise NkiCapacityError(_overflow(found, core, rule, [*fixed, *alive.values()], total))
         if total > found.peak:
-            found.peak, found.peak_step, found.peak_tiles = total, tile.born, [*fixed, *alive.values()]
+            found.peak, found.peak_step, at = total, tile.born, i
+    if at >= 0:
+        others = (t for t in found.tiles[: at + 1] if t.address is None or not found.pinned)
+        found.peak_tiles = [*fixed, *(t for t in others if t.last >= found.peak_step)]
 
 
 def covered(tiles: Iterable[Allocation]) -> int:
