@@ -42,7 +42,7 @@ FAULTS = {
     r"mlp_tkg_gate_up_projection\.py, line 243[\s\S]*ap\.partition_first": "a pattern steps by a slice's columns",
     r"cte_sweep_cp_manual\[\w+-True-[12]-1-1-32768-None-None-32-31-128-(2|127)-": "a tile is written over before it is read",
     r"test_mlp_tkg_unit\[\S+_i-(384|448)_\S+_q_t-3_[\s\S]*failed for": "multiplies by 0 what nobody wrote, which is NaN here",
-    r"test_moe_tkg_mx\[\S+_i-(90|96|180|192|360)_[\s\S]*failed for": "as above",
+    r"test_moe_tkg_mx\[\S+_i-(64|90|96|180|192|360|384)_[\s\S]*failed for": "as above",
     r"test_moe_tkg_dynamic\[\S+_rr-0\.\d+_[\s\S]*failed for": "as above, of tokens that are routed nowhere",
     r"test_moe_bwmm_mx_cte_unit\[\S+-384-[\s\S]*failed for": "as above",
     r"test_moe_block_kernel_unit\[\S+_im-(192|384)_\S+_wd-float[48]\w+_x4_[\s\S]*failed for": "as above",
