@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
-from nki_sim.memory import MemoryRegion
+from nki_sim.memory import Allocation, MemoryRegion
+from nki_sim.placement import covered
 from nki_sim.program import Program
 from nki_sim.timing import Timeline
 
@@ -18,26 +17,17 @@ def bytes_alive(program: Program, region: MemoryRegion) -> Counts:
     address at all steps."""
     steps = len(program)
     change = np.zeros(steps + 1, np.int64)
-    fixed: list[tuple[int, int]] = []
+    fixed: list[Allocation] = []
     for tile in program.lives():
         if tile.region is not region:
             continue
         if tile.address is not None:
-            fixed.append((tile.address[1], tile.address[1] + tile.row_bytes))
+            fixed.append(tile)
         elif tile.last >= tile.born:
             change[tile.born] += tile.row_bytes
             change[min(tile.last + 1, steps)] -= tile.row_bytes
-    found: Counts = np.cumsum(change[:-1]) + _covered(fixed)
+    found: Counts = np.cumsum(change[:-1]) + covered(fixed)
     return found
-
-
-def _covered(places: Sequence[tuple[int, int]]) -> int:
-    """Bytes that lie in at least one of some places."""
-    total = reached = 0
-    for first, end in sorted(places):
-        total += max(0, end - max(first, reached))
-        reached = max(reached, end)
-    return total
 
 
 def over_time(alive: Counts, line: Timeline, program: Program) -> tuple[npt.NDArray[np.float64], Counts]:

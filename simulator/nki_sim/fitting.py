@@ -46,9 +46,9 @@ def place_all(machines: Sequence[Machine], fit: Order) -> list[MemoryMap]:
         if fit == "program":
             note = f'they fit {words}; fit="compiler" (--fit compiler) takes such an order, as a device\'s compiler may'
             raise NkiCapacityError(replace(error.diagnosis, notes=(*error.diagnosis.notes, note))) from None
-        placed = _relisted(machines, found)
         what = f"{error.diagnosis.headline.partition(':')[0]} as written; the tiles fit {words}"
         machines[0].found(replace(error.diagnosis, headline=what, rule=RELISTED, notes=()))
+        placed = _relisted(machines, found)
     for each, (_, findings) in zip(machines, placed, strict=True):
         for finding in findings:
             each.found(finding)

@@ -6,7 +6,6 @@ One machine runs one kernel once on one NeuronCore. Which one is current is a co
 from __future__ import annotations
 
 import dataclasses
-import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
@@ -17,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nki_sim import clobbers
+from nki_sim import clobbers, unrolled
 from nki_sim.claims import Claim
 from nki_sim.config import Configs
 from nki_sim.dtypes import Array, DType
@@ -357,25 +356,15 @@ class Machine:
 
     def runs_now(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], step: int) -> bool:
         """Whether an instruction is not kept waiting; then neither are those before it."""
-        if self.pending is not None:
-            if self.pending.take(ins, plan, values, step):
-                return False
-            self.catch_up()
+        if self.pending is not None and self.pending.take(ins, plan, values, step):
+            return False
+        self.catch_up()
         return True
 
     def _record(self, ins: Instruction, number: int, values: tuple[Any, ...], step: int) -> None:
-        program = self.program
-        plan = program.plans[number]
-        flat = plan.note(program.constant, values, step) if plan.waits else self._as_they_are(values, step)
-        program.append(number, self.site_here(plan), flat)
-
-    def site_here(self, plan: Plan) -> int:
-        """The number of the line that issues an instruction, or issued it in a loop's first round."""
-        if self._again is not None:
-            return self._again
-        frame = sys._getframe(1 + plan.depth + self.between)
-        site = self.program.site_numbers.get((id(frame.f_code), frame.f_lasti))
-        return self.program.site_of(frame) if site is None else site
+        plan = self.program.plans[number]
+        flat = plan.note(self.program.constant, values, step) if plan.waits else self._as_they_are(values, step)
+        unrolled.record(self, number, plan, flat)
 
     def _as_they_are(self, values: tuple[Any, ...], step: int) -> list[int]:
         """Operands as the record has them, registers and offsets at run time as what they are in this run."""

@@ -88,17 +88,24 @@ def play(
             *storages,
             *_asking(reads, writes, "s{}", "plan.slots"),
             f"if machine.pending is None or machine.runs_now(ins, plan, values, step): plan.body({_views(kinds)})",
-            "program = machine.program",
-            "constant = program.constant",
+            "constant = machine.program.constant",
             *_last_uses(kinds, "s{}"),
-            "frame = getframe(plan.depth)",
-            "site = program.site_numbers.get((id(frame.f_code), frame.f_lasti)) if machine._again is None else machine._again",
-            "program.steps.append(number)",
-            "program._site.append(program.site_of(frame) if site is None else site)",
-            f"program._operands.extend({_flat(kinds, scalar, absent)})",
+            *_recording("plan.depth", _flat(kinds, scalar, absent)),
         ],
     )
     return found
+
+
+def _recording(depth: str, flat: str) -> list[str]:
+    """Append a step to the record, at the line that issues it, ``depth`` frames up, or issued it in a loop's first round."""
+    return [
+        "program = machine.program",
+        f"frame = getframe({depth})",
+        "site = program.site_numbers.get((id(frame.f_code), frame.f_lasti)) if machine._again is None else machine._again",
+        "program.steps.append(number)",
+        "program._site.append(program.site_of(frame) if site is None else site)",
+        f"program._operands.extend({flat})",
+    ]
 
 
 def _asking(reads: Sequence[int], writes: Sequence[int], storage: str, slots: str) -> list[str]:
@@ -140,3 +147,7 @@ def _made(arguments: str, lines: Sequence[str]) -> Any:
     names: dict[str, Any] = {"__name__": __name__, "NkiTensor": NkiTensor, "getframe": sys._getframe}
     exec(compile(text, f"<{__name__}>", "exec"), names)  # noqa: S102 - as dataclasses do it
     return names["made"]
+
+
+record: Callable[..., None] = _made("machine, number, plan, flat", _recording("1 + plan.depth + machine.between", "flat"))
+"""Append a step to the record of a machine, called by what :meth:`issue` calls."""

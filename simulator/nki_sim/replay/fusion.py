@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_sim.dtypes import Array, decoder, encoder
+from nki_sim.dtypes import Array, encoder, to_float32
 from nki_sim.program import Plan
 from nki_sim.replay import scratch
 from nki_sim.replay.accesses import Access, joined, within
@@ -305,12 +305,12 @@ def _multiply(dtype: np.dtype[Any]) -> Callable[..., None]:
     if dtype == F32:
 
         def multiply(dst: Array, stationary: Array, moving: Array) -> None:
-            np.matmul(as_f32(stationary).T, as_f32(moving), out=dst)
+            np.matmul(to_float32(stationary).T, to_float32(moving), out=dst)
     else:
         store = encoder(dtype)
 
         def multiply(dst: Array, stationary: Array, moving: Array) -> None:
-            left, right = as_f32(stationary).T, as_f32(moving)
+            left, right = to_float32(stationary).T, to_float32(moving)
             rows = max(AT_ONCE // right.shape[1], 1)
             product = scratch.take((min(rows, len(left)), right.shape[1]))
             for first in range(0, len(left), rows):
@@ -321,14 +321,6 @@ def _multiply(dtype: np.dtype[Any]) -> Callable[..., None]:
 
     _MULTIPLY[dtype] = multiply
     return multiply
-
-
-def as_f32(values: Array) -> Array:
-    """Low precision as float32; float32 as it is."""
-    if values.dtype == F32:
-        return values
-    found: Array = decoder(values.dtype)(values)
-    return found
 
 
 def factors(nodes: list[Node]) -> Iterator[tuple[Product, int, Access]]:

@@ -198,5 +198,5 @@ def _free(allocations: Sequence[Allocation], core: NeuronCore) -> dict[Room, int
     placed: dict[Room, list[Allocation]] = {}
     for tile in allocations:
         if tile.region.on_chip:
-            placed.setdefault((tile.core, tile.region), []).extend([tile] if tile.address is not None else [])
+            placed.setdefault((tile.core, tile.region), []).append(tile)
     return {room: usable[room[1]] - covered(tiles) for room, tiles in placed.items()}
