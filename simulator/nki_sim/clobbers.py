@@ -6,18 +6,11 @@ from itertools import count
 
 from nki_sim.claims import Claim, Patch, Place, Write
 from nki_sim.memory import Allocation
-from nki_sim.tensor import NkiTensor, span
+from nki_sim.tensor import NkiTensor
 
 MOST = 16
 """Writes kept of one tensor; further ones make the last of them larger, and are not cut to what is left of them."""
 _times = count(1)
-
-
-def place_of(tile: NkiTensor) -> Place:
-    """The bytes that a view spans; of an irregular one more than it touches, never fewer."""
-    first, start = tile.start_partition, tile.start_byte
-    end = start + (span(tile.shape[1:], tile.strides[1:]) + 1) * tile.info.itemsize
-    return Place(first, first + tile.shape[0], start, end)
 
 
 def write(tile: NkiTensor, claim: Claim) -> None:
@@ -30,7 +23,7 @@ def write(tile: NkiTensor, claim: Claim) -> None:
             near.by, near.since = mine, now
     if not patch.shared:
         return
-    place = place_of(tile)
+    place = tile.place
     dense = tile.size * tile.info.itemsize == (place.partitions - place.partition) * (place.bytes - place.byte)
     for near in patch.near:
         if not dense:
@@ -66,7 +59,7 @@ def _note(patch: Patch, write: Write) -> None:
 def read(tile: NkiTensor, claim: Claim) -> list[Allocation]:
     """The tensors whose writes a read of a view finds instead of its own; each write is said once."""
     hit = [w for w in (*_others(tile, claim), *claim.under) if w.time > claim.since and w.time not in claim.told]
-    place = place_of(tile)
+    place = tile.place
     hit = [w for w in hit if place.meets(w.place)]
     claim.told.update(w.time for w in hit)
     return list({id(w.by): w.by for w in hit}.values())
@@ -74,7 +67,7 @@ def read(tile: NkiTensor, claim: Claim) -> list[Allocation]:
 
 def writer(tile: NkiTensor, claim: Claim) -> Allocation | None:
     """Whose write a read of a view finds that was not itself written."""
-    place = place_of(tile)
+    place = tile.place
     met = [w for w in _others(tile, claim) if place.meets(w.place)]
     return max(met, key=lambda w: w.time).by if met else None
 

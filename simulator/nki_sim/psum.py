@@ -16,6 +16,8 @@ from nki_sim.dtypes import Array
 from nki_sim.marks import Marks
 
 if TYPE_CHECKING:
+    from nki_sim.claims import Place
+    from nki_sim.memory import Pattern
     from nki_sim.tensor import NkiTensor
 
 
@@ -31,23 +33,31 @@ class State(IntEnum):
 
 
 class Accumulation:
-    """The states of one PSUM tensor: a single state while all its elements agree, else a mark for each."""
+    """The states of one PSUM tensor: of all its elements while they agree, of each part while the parts that kernels take do
+    not overlap, else a mark for each element."""
 
-    __slots__ = ("_marks", "_uniform")
+    __slots__ = ("_marks", "_parts", "_places", "_rest")
+
+    MOST = 64
+    """Parts; more of them are marked."""
 
     def __init__(self) -> None:
-        self._uniform: State = State.EMPTY
+        self._rest = State.EMPTY
+        self._parts: dict[int, State] = {}
+        """By the number of their signature, which says where in the tensor they are."""
+        self._places: list[tuple[int, Pattern, Place]] = []
         self._marks: Marks | None = None
-
-    def _view(self, tile: NkiTensor, every: bool = False) -> Array:
-        if self._marks is None:
-            self._marks = Marks(tile.storage, self._uniform, np.uint8)
-        return self._marks.of(tile.pattern, every)
 
     def of(self, tile: NkiTensor) -> Array | State:
         """The state of the tile's elements: one State when they agree, else an array that broadcasts to the tile's shape."""
         if self._marks is None:
-            return self._uniform
+            if not self._parts:
+                return self._rest
+            state = self._parts.get(tile.sig)
+            if state is not None:
+                return state
+            if self._apart(tile.place):
+                return self._rest
         view = self._view(tile)
         first = view.flat[0]
         if (view == first).all():
@@ -58,16 +68,57 @@ class Accumulation:
         """Give all of the tile's elements, or the ``chosen`` ones, one state."""
         if chosen is not None:
             self._view(tile, every=True)[chosen] = state
-        elif tile.size * tile.info.itemsize == tile.storage.count * tile.storage.itemsize:
-            self._uniform, self._marks = state, None
-        elif self._marks is not None or self._uniform is not state:
+        elif tile.sig in self._parts:
+            self._parts[tile.sig] = state
+        elif _is_whole(tile):
+            self._rest = state
+            self._forget()
+        elif (self._parts or self._marks is not None or self._rest is not state) and not self._add(tile, state):
             self._view(tile)[...] = state
 
     def read(self, tile: NkiTensor) -> None:
         """Another engine reads the tile: open sums there count as evicted."""
-        if self._marks is None:
-            if self._uniform is State.OPEN:
-                self.set(tile, State.READ)
+        if self._marks is None and self._parts and _is_whole(tile):
+            self._rest = _evicted(self._rest)
+            self._parts = {part: _evicted(state) for part, state in self._parts.items()}
             return
-        states = self._view(tile)
-        states[states == State.OPEN] = State.READ
+        states = self.of(tile)
+        if states is State.OPEN:
+            self.set(tile, State.READ)
+        elif not isinstance(states, State):
+            marks = self._view(tile)
+            marks[marks == State.OPEN] = State.READ
+
+    def _add(self, tile: NkiTensor, state: State) -> bool:
+        """Note the state of a part; False where it overlaps another one."""
+        place = tile.place
+        if self._marks is not None or len(self._parts) >= self.MOST or not self._apart(place):
+            return False
+        self._parts[tile.sig] = state
+        self._places.append((tile.sig, tile.pattern, place))
+        return True
+
+    def _apart(self, place: Place) -> bool:
+        return not any(place.meets(other) for _, _, other in self._places)
+
+    def _forget(self) -> None:
+        self._marks = None
+        if self._parts:
+            self._parts, self._places = {}, []
+
+    def _view(self, tile: NkiTensor, every: bool = False) -> Array:
+        if self._marks is None:
+            marks = Marks(tile.storage, self._rest, np.uint8)
+            for part, pattern, _ in self._places:
+                marks.of(pattern)[...] = self._parts[part]
+            self._forget()
+            self._marks = marks
+        return self._marks.of(tile.pattern, every)
+
+
+def _is_whole(tile: NkiTensor) -> bool:
+    return tile.size * tile.info.itemsize == tile.storage.count * tile.storage.itemsize
+
+
+def _evicted(state: State) -> State:
+    return State.READ if state is State.OPEN else state

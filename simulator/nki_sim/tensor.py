@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from nki_sim import context, dtypes
+from nki_sim.claims import Place
 from nki_sim.dtypes import Array, DType, assign, to_float32
 from nki_sim.errors import (
     NkiAssertionError,
@@ -338,6 +339,13 @@ class NkiTensor:
         """Byte of the first element within its partition, from the start of the tensor's own row or its address."""
         address = self.storage.allocation.address
         return self.offset % self.row_elems * self.info.itemsize + (address[1] if address else 0)
+
+    @property
+    def place(self) -> Place:
+        """The bytes on chip that it spans; of an irregular view more than it touches, never fewer: no operand steps over partitions."""
+        first, start = self.start_partition, self.start_byte
+        end = start + (span(self.shape[1:], self.strides[1:]) + 1) * self.info.itemsize
+        return Place(first, first + self.shape[0], start, end)
 
     @property
     def pattern(self) -> Pattern:

@@ -54,23 +54,35 @@ def test_how_many_elements_of_a_part_were_never_written(steps):
     within(nl.sbuf, work)
 
 
+SIDE_BY_SIDE = st.sampled_from([(row, 4, column, 3, 1) for row in (0, 4) for column in (0, 3, 6, 9)])
+SUMS = st.sampled_from(["open", "empty", "read", "read all", "open all"])
+
+
 @settings(max_examples=60)
-@given(st.lists(st.tuples(st.sampled_from(["open", "empty", "read"]), PARTS), min_size=1, max_size=14))
-def test_which_elements_hold_a_sum(steps):
+@given(
+    st.one_of(
+        st.lists(st.tuples(SUMS, PARTS), min_size=1, max_size=14),
+        st.lists(st.tuples(SUMS, SIDE_BY_SIDE), min_size=1, max_size=14),
+        st.lists(st.tuples(SUMS, st.one_of(SIDE_BY_SIDE, ANY)), min_size=1, max_size=14),
+    ),
+    st.booleans(),
+)
+def test_which_elements_hold_a_sum(steps, always_all):
     def work(tile: Any) -> None:
         group, own = tile.storage.accumulation, np.full(SHAPE, int(State.EMPTY))
         assert context.machine().memory is tile.memory
         for what, at in steps:
-            view, mine = tile[part(at)], own[part(at)]
-            if what == "read":
+            view, mine = (tile, own) if what.endswith("all") else (tile[part(at)], own[part(at)])
+            if what.startswith("read"):
                 group.read(view)
                 mine[mine == State.OPEN] = State.READ
             else:
-                state = State.OPEN if what == "open" else State.EMPTY
+                state = State.OPEN if what.startswith("open") else State.EMPTY
                 group.set(view, state)
                 mine[...] = state
-            for looked in (view, tile):
-                there = own[part(at)] if looked is view else own
-                assert (np.broadcast_to(group.of(looked), there.shape) == there).all()
+            assert (np.broadcast_to(group.of(view), mine.shape) == mine).all()
+            if always_all:
+                assert (np.broadcast_to(group.of(tile), own.shape) == own).all()
+        assert (np.broadcast_to(group.of(tile), own.shape) == own).all()
 
     within(nl.psum, work)
