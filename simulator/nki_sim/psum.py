@@ -50,14 +50,11 @@ class Accumulation:
 
     def of(self, tile: NkiTensor) -> Array | State:
         """The state of the tile's elements: one State when they agree, else an array that broadcasts to the tile's shape."""
-        if self._marks is None:
-            if not self._parts:
-                return self._rest
-            state = self._parts.get(tile.sig)
-            if state is not None:
-                return state
-            if self._apart(tile.place):
-                return self._rest
+        state = self._state(tile)
+        if state is not None:
+            return state
+        if self._parts and self._apart(tile.place):
+            return self._rest
         view = self._view(tile)
         first = view.flat[0]
         if (view == first).all():
@@ -66,6 +63,8 @@ class Accumulation:
 
     def set(self, tile: NkiTensor, state: State, chosen: Array | None = None) -> None:
         """Give all of the tile's elements, or the ``chosen`` ones, one state."""
+        if self._rest is state and self._marks is None and not self._parts:
+            return
         if chosen is not None:
             self._view(tile, every=True)[chosen] = state
         elif tile.sig in self._parts:
@@ -73,21 +72,28 @@ class Accumulation:
         elif _is_whole(tile):
             self._rest = state
             self._forget()
-        elif (self._parts or self._marks is not None or self._rest is not state) and not self._add(tile, state):
+        elif not self._add(tile, state):
             self._view(tile)[...] = state
 
     def read(self, tile: NkiTensor) -> None:
         """Another engine reads the tile: open sums there count as evicted."""
-        if self._marks is None and self._parts and _is_whole(tile):
+        state = self._state(tile)
+        if state is None and self._parts and _is_whole(tile):
             self._rest = _evicted(self._rest)
             self._parts = {part: _evicted(state) for part, state in self._parts.items()}
             return
-        states = self.of(tile)
+        states = self.of(tile) if state is None else state
         if states is State.OPEN:
             self.set(tile, State.READ)
         elif not isinstance(states, State):
             marks = self._view(tile)
             marks[marks == State.OPEN] = State.READ
+
+    def _state(self, tile: NkiTensor) -> State | None:
+        """That of all, or of a part that is known."""
+        if self._parts:
+            return self._parts.get(tile.sig)
+        return self._rest if self._marks is None else None
 
     def _add(self, tile: NkiTensor, state: State) -> bool:
         """Note the state of a part; False where it overlaps another one."""

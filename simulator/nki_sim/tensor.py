@@ -342,7 +342,7 @@ class NkiTensor:
 
     @property
     def place(self) -> Place:
-        """The bytes on chip that it spans; of an irregular view more than it touches, never fewer: no operand steps over partitions."""
+        """The bytes on chip that it spans; of an irregular view more than it touches, never fewer (none skips partitions)."""
         first, start = self.start_partition, self.start_byte
         end = start + (span(self.shape[1:], self.strides[1:]) + 1) * self.info.itemsize
         return Place(first, first + self.shape[0], start, end)

@@ -30,6 +30,10 @@ INSTRUCTIONS: dict[str, Callable[[Tiles], Any]] = {
     "dma_copy to float32": lambda t: nisa.dma_copy(dst=t["c"], src=t["x"]),
     "nc_matmul": lambda t: nisa.nc_matmul(dst=t["sum"], stationary=t["stationary"], moving=t["b"], accumulate=False),
     "nc_matmul, adding": lambda t: nisa.nc_matmul(dst=t["sum"], stationary=t["stationary"], moving=t["b"], accumulate=True),
+    "nc_matmul, evicted": lambda t: (
+        nisa.nc_matmul(dst=t["sum"], stationary=t["stationary"], moving=t["b"], accumulate=False),
+        nisa.tensor_copy(dst=t["c"], src=t["sum"]),
+    ),
     "tensor_tensor": lambda t: nisa.tensor_tensor(dst=t["c"], data1=t["a"], data2=t["b"], op=nl.add),
     "tensor_scalar": lambda t: nisa.tensor_scalar(dst=t["c"], data=t["a"], op0=nl.multiply, operand0=0.5),
     "activation": lambda t: nisa.activation(dst=t["c"], op=nl.tanh, data=t["a"]),
@@ -103,12 +107,13 @@ def python_functions(step: Callable[[], Any]) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "whole", "sliced"),
     [
-        ("dma_copy", 12, 16),
-        ("nc_matmul", 21, 27),
-        ("nc_matmul, adding", 21, 27),
+        ("dma_copy", 10, 14),
+        ("nc_matmul", 13, 19),
+        ("nc_matmul, adding", 18, 24),
+        ("nc_matmul, evicted", 35, 42),
         ("tensor_tensor", 8, 14),
         ("tensor_scalar", 10, 14),
-        ("activation", 13, 17),
+        ("activation", 11, 15),
     ],
 )
 def test_python_calls(name: str, whole: int, sliced: int) -> None:

@@ -75,9 +75,10 @@ class ScalarActivation(ComputeInstruction):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.command() is not ReduceCmd.idle:
-            accumulator("scalar").note(self, self.command())
-        if context.core().gen == 2 and self.bias is not None and ops.lookup(self.op).name == "copy":
+        command = self.command()
+        if command is not ReduceCmd.idle:
+            accumulator("scalar").note(self, command)
+        if self.bias is not None and context.core().gen == 2 and ops.lookup(self.op).name == "copy":
             context.machine().finding(self, BIAS_DROPPED, Broken("op nl.copy with a bias on trn1", "bias"))
 
     @rule(
@@ -204,14 +205,14 @@ class ScalarActivation(ComputeInstruction):
         if not plain or not isinstance(ufunc, np.ufunc):
             return None
         bias, scale = column_loader(self.bias, self.dst.ndim), column_loader(self.scale, self.dst.ndim)
-        biased = self.bias is not None
+        scaled = isinstance(self.scale, NkiTensor)
 
         def run(dst: Array, data: Array, b: Any, s: Any, _: Any = None) -> None:
-            shift = bias(b)
-            if isinstance(s, np.ndarray) or (s is not None and s != 1.0):
+            shift = None if b is None else bias(b)
+            if scaled or (s != 1.0 and s is not None):
                 shift = apart(shift, dst)
                 data = np.multiply(data, scale(s), dst)
-            if biased:
+            if shift is not None:
                 data = np.add(data, shift, dst)
             ufunc(data, dst)
 

@@ -56,8 +56,11 @@ class dma_copy(DmaInstruction):
     engine: Engine = Engine.unknown
     name: str | None = None
 
+    dst_index = src_index = None  # most transfers have none
+
     def __post_init__(self) -> None:
-        self.dst_index, self.src_index = index_of(self.dst), index_of(self.src)
+        if getattr(self.dst, "dynamic", None) is not None or getattr(self.src, "dynamic", None) is not None:
+            self.dst_index, self.src_index = index_of(self.dst), index_of(self.src)
         super().__post_init__()
 
     @rule(

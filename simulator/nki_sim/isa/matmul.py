@@ -65,16 +65,16 @@ class Matmul(ComputeInstruction):
     # -- accumulation: decided at issue, since program order decides it ------------------------------------------------
 
     def __post_init__(self) -> None:
-        self.mode = "overwrite"
-        self.keep = None
-        pending = None
-        group = self.dst.storage.accumulation if isinstance(self.dst, NkiTensor) else None
-        if group is not None and self.sums():
+        self.mode, self.keep, pending = "overwrite", None, None
+        dst, opens = self.dst, self.sums()
+        group = dst.storage.accumulation if isinstance(dst, NkiTensor) else None
+        adds = self.accumulate is None or self.accumulate
+        if group is not None and opens and adds:
             pending = self._decide(self._states(group))
         super().__post_init__()
         if group is not None:
-            where = chosen(self.dst, _GROUP) if is_indirect(self.dst) else None
-            group.set(base_of(self.dst), State.OPEN if self.sums() else State.EMPTY, where)
+            where = chosen(dst, _GROUP) if dst.dynamic is not None and is_indirect(dst) else None
+            group.set(dst if where is None else base_of(dst), State.OPEN if opens else State.EMPTY, where)
         if pending is not None:
             context.machine().finding(self, pending, Broken(_FOUND[pending.id], "dst"))
 
@@ -92,9 +92,8 @@ class Matmul(ComputeInstruction):
         return True
 
     def _decide(self, states: Array | State) -> Rule | None:
-        """Set the mode: overwrite, add, mixed (add where ``keep``) or poison; return the rule that this stretches."""
-        if self.accumulate is not None and not self.accumulate:
-            return None
+        """Set the mode of one that may add: overwrite, add, mixed (add where ``keep``) or poison; return the rule that this
+        stretches."""
         if states is State.OPEN:
             self.mode = "add"
             return None
@@ -128,31 +127,30 @@ class Matmul(ComputeInstruction):
         """The body that puts a product where the mode says.
 
         Args:
-            product: of all operands but ``dst`` and ``keep``, as float32; takes ``out`` as NumPy's functions do.
+            product: of all operands but ``dst``, as float32; takes ``out`` as NumPy's functions do.
             size: rows and columns of the product.
         """
         store, shape = storer(self.dst), self.dst.shape
         if self.mode == "overwrite" and is_plain_f32(self.dst) and len(shape) == 2:
-            return lambda dst, *read: product(*read[:-1], out=dst)
+            return lambda dst, *read: product(*read, out=dst)
         if self.mode == "overwrite":
-            return lambda dst, *read: store(dst, product(*read[:-1]).reshape(shape))
+            return lambda dst, *read: store(dst, product(*read).reshape(shape))
         if self.mode == "add" and is_plain_f32(self.dst):
             scratch = np.empty(size, np.float32)
             flat = scratch.reshape(shape)
 
             def add(dst: Array, *read: Any) -> None:
-                product(*read[:-1], out=scratch)
+                product(*read, out=scratch)
                 np.add(dst, flat, out=dst)
 
             return add
         load = loader(self.dst)
         if self.mode == "add":
-            return lambda dst, *read: store(dst, load(dst) + product(*read[:-1]).reshape(shape))
+            return lambda dst, *read: store(dst, load(dst) + product(*read).reshape(shape))
         poison = np.float32(np.nan) if self.mode == "poison" else None
 
         def mixed(dst: Array, *read: Any) -> None:
-            *factors, keep = read
-            new = product(*factors).reshape(shape)
+            new, keep = product(*read).reshape(shape), read[-1]
             total = load(dst) + new
             store(dst, np.where(keep, poison, total) if poison is not None else np.where(keep, total, new))
 

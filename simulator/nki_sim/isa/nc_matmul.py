@@ -16,7 +16,7 @@ from nki_sim.isa.cost import loads
 from nki_sim.isa.enums import matmul_perf_mode
 from nki_sim.isa.indirection import is_indirect, misplaced, off_quadrant, scattered_off
 from nki_sim.isa.matmul import Matmul
-from nki_sim.isa.values import loader, storer
+from nki_sim.isa.values import is_plain_f32, loader, storer
 from nki_sim.tensor import NkiTensor, coalesce, span
 
 _PAGE = isa_page("nc_matmul")
@@ -452,7 +452,10 @@ class nc_matmul(Matmul):
         if self.is_transpose:
             return self._transpose_body(core, load_s, load_m)
 
-        def product(s: Array, mv: Array, out: Array | None = None) -> Array:
+        if is_plain_f32(self.stationary, self.moving) and self.stationary.ndim == self.moving.ndim == 2:
+            return self.accumulated(_product, (m, n))
+
+        def product(s: Array, mv: Array, _: Any, out: Array | None = None) -> Array:
             return np.matmul(load_s(s).T, load_m(mv), out=out)
 
         return self.accumulated(product, (m, n))
@@ -471,3 +474,8 @@ class nc_matmul(Matmul):
                 store(dst, (load_s(s).T @ moving).reshape(shape))
 
         return transpose
+
+
+def _product(stationary: Array, moving: Array, _: Any, out: Array | None = None) -> Array:
+    """Of two float32 tiles."""
+    return np.matmul(stationary.T, moving, out)

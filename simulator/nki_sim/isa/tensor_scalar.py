@@ -226,9 +226,11 @@ class tensor_scalar(ComputeInstruction):
             return self._integer_body(integer_loader(self.data, shape), np.dtype(np.int64), ndim)
         col0, col1 = column_loader(self.operand0, ndim), column_loader(self.operand1, ndim)
         if is_plain_f32(self.dst, self.data) and shape == self.data.shape and not self.reverse0:
-            fast = in_place(op0, op1, self.reverse1)
-            if fast is not None:
-                return lambda dst, data, a, b: fast(dst, data, col0(a), col1(b))
+            one, both = straight(op0), in_place(op0, op1, self.reverse1)
+            if one is not None and op1 is None:
+                return lambda dst, data, a, _: one(data, col0(a), out=dst)
+            if both is not None:
+                return lambda dst, data, a, b: both(dst, data, col0(a), col1(b))
         first, second = stage(op0, self.reverse0), stage(op1, self.reverse1)
         load, store = loader(self.data, shape), storer(self.dst)
         return lambda dst, data, a, b: store(dst, second(first(load(data), col0(a)), col1(b)))
@@ -257,15 +259,15 @@ def stage(op: Operator | None, reverse: bool) -> Any:
     return (lambda x, y: compute(y, x)) if reverse else compute
 
 
+def straight(op: Operator | None) -> np.ufunc | None:
+    """The ufunc of an operator of two values that can write its result straight to a float32 tile."""
+    return None if op is None or op.arity != 2 or op.is_comparison else op.ufunc
+
+
 def in_place(op0: Operator, op1: Operator | None, reverse1: bool) -> Any:
-    """Both stages straight into a float32 dst, without temporaries, when the operators are plain ufuncs."""
-    f = op0.ufunc
-    if f is None or op0.arity != 2 or op0.is_comparison or reverse1:
-        return None
-    if op1 is None:
-        return lambda dst, x, a, _: f(x, a, out=dst)
-    g = op1.ufunc
-    if g is None or op1.arity != 2 or op1.is_comparison:
+    """Two stages straight into a float32 dst, without temporaries, when the operators are plain ufuncs."""
+    f, g = straight(op0), straight(op1)
+    if f is None or g is None or reverse1:
         return None
 
     def both(dst: Array, x: Array, a: Any, b: Any) -> None:
