@@ -67,7 +67,7 @@ class Accumulation:
             return
         if chosen is not None:
             self._view(tile, every=True)[chosen] = state
-        elif tile.sig in self._parts:
+        elif self._parts and tile.sig in self._parts:
             self._parts[tile.sig] = state
         elif _is_whole(tile):
             self._rest = state
