@@ -44,6 +44,7 @@ def estimate(
     *args: Any,
     target: str | NeuronCore | None = None,
     order: Order = "compiler",
+    fit: Order = "program",
     **kwargs: Any,
 ) -> Profile:
     """The profile of a kernel from the shapes of its arguments: all limits are checked, nothing is computed.
@@ -54,18 +55,27 @@ def estimate(
             array, of which only shape and dtype count.
         target: trn1, trn2 or trn3; as for :func:`nki_sim.run`.
         order: ``compiler`` or ``program``: see :meth:`nki_sim.Run.timeline`.
+        fit: ``compiler``: tiles that do not fit as the kernel is written may in another order, or are spilled: see
+            :class:`nki_sim.RunOptions`.
 
     Raises:
         NkiValidationError: the kernel breaks a limit, or its course depends on data.
     """
-    return trace(kernel, *args, target=target, **kwargs).profile(order)
+    return trace(kernel, *args, target=target, fit=fit, **kwargs).profile(order)
 
 
-def trace(kernel: Kernel | Callable[..., Any], /, *args: Any, target: str | NeuronCore | None = None, **kwargs: Any) -> Run:
+def trace(
+    kernel: Kernel | Callable[..., Any],
+    /,
+    *args: Any,
+    target: str | NeuronCore | None = None,
+    fit: Order = "program",
+    **kwargs: Any,
+) -> Run:
     """A run without data, as :func:`estimate` makes it: its record, placement and timeline, no result and no replay."""
     given = [_spec(value) for value in args]
     named = {name: _spec(value) for name, value in kwargs.items()}
-    return as_kernel(kernel).run(given, named, RunOptions(target=target, keep_inputs=False, dry=True))
+    return as_kernel(kernel).run(given, named, RunOptions(target=target, keep_inputs=False, dry=True, fit=fit))
 
 
 def _spec(value: Any) -> Any:

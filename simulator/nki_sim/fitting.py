@@ -1,20 +1,25 @@
-"""Where the tiles of a finished run lie: as the kernel is written, or in another order that a device's compiler may take."""
+"""Where the tiles of a finished run lie: as the kernel is written, or as a device's compiler may have them.
+
+It may take instructions in another order, in which the tiles fit; where there is none, it writes tiles to HBM meanwhile.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from nki_sim.errors import Diagnosis, NkiCapacityError, Rule, page
 from nki_sim.hw import NeuronCore
 from nki_sim.machine import Machine
-from nki_sim.memory import Allocation
+from nki_sim.memory import Allocation, MemoryRegion
 from nki_sim.placement import MemoryMap, place
-from nki_sim.program import Order, Program
+from nki_sim.program import Ints, Order, Program
 
 if TYPE_CHECKING:
+    from nki_sim.spilling import Spills
     from nki_sim.timing.relisting import Relisting
 
 RELISTED = Rule(
@@ -25,13 +30,24 @@ RELISTED = Rule(
     page=page("get-started/about/memory-hierarchy-overview.html"),
     enforce="warn",
 )
+SPILLED = Rule(
+    "memory.spilled",
+    "the tiles alive at one time fit in memory, without being written to HBM meanwhile",
+    why="a device's compiler spills what does not fit and reads it again, which takes bandwidth and waits",
+    fix="use smaller tiles, or use each tile up before the next one is made",
+    page=page("get-started/about/memory-hierarchy-overview.html"),
+    enforce="warn",
+)
+
+Placed = tuple[MemoryMap, list[Diagnosis]]
 
 
 def place_all(machines: Sequence[Machine], fit: Order) -> list[MemoryMap]:
     """Place the tiles of each core of a run.
 
     Args:
-        fit: ``program``: tiles fit as the kernel is written; ``compiler``: in some order that its dependencies allow.
+        fit: ``program``: tiles fit as the kernel is written; ``compiler``: in some order that its dependencies allow, or, in
+            SBUF, with some of them in HBM meanwhile.
 
     Raises:
         NkiCapacityError: the tiles alive at one time are larger than the memory.
@@ -39,23 +55,51 @@ def place_all(machines: Sequence[Machine], fit: Order) -> list[MemoryMap]:
     try:
         placed = [_as_written(each.memory.own(), each.core, each.program) for each in machines]
     except NkiCapacityError as error:
-        found = _relisting(machines[0])
-        if found is None:
-            raise
-        words = _moved(machines[0].program, found)
-        if fit == "program":
-            note = f'they fit {words}; fit="compiler" (--fit compiler) takes such an order, as a device\'s compiler may'
-            raise NkiCapacityError(replace(error.diagnosis, notes=(*error.diagnosis.notes, note))) from None
-        what = f"{error.diagnosis.headline.partition(':')[0]} as written; the tiles fit {words}"
-        machines[0].found(replace(error.diagnosis, headline=what, rule=RELISTED, notes=()))
-        placed = _relisted(machines, found)
+        placed = _fitted(machines, error, fit)
     for each, (_, findings) in zip(machines, placed, strict=True):
         for finding in findings:
             each.found(finding)
     return [memory for memory, _ in placed]
 
 
-def _as_written(allocations: Sequence[Allocation], core: NeuronCore, program: Program) -> tuple[MemoryMap, list[Diagnosis]]:
+@dataclass(frozen=True)
+class _Way:
+    """How tiles fit that do not as the kernel is written: in words, what takes them there, what is reported, and the doing."""
+
+    words: str
+    taken: str
+    rule: Rule
+    place: Callable[[], list[Placed]]
+
+
+def _fitted(machines: Sequence[Machine], error: NkiCapacityError, fit: Order) -> list[Placed]:
+    """Place tiles that do not fit as the kernel is written.
+
+    Raises:
+        NkiCapacityError: they do not fit in any known way, or are not asked to.
+    """
+    way = _way(machines)
+    if way is None:
+        raise error
+    if fit == "program":
+        note = f'they fit {way.words}; fit="compiler" (--fit compiler) {way.taken}, as a device\'s compiler may'
+        raise NkiCapacityError(replace(error.diagnosis, notes=(*error.diagnosis.notes, note))) from None
+    what = f"{error.diagnosis.headline.partition(':')[0]} as written; the tiles fit {way.words}"
+    machines[0].found(replace(error.diagnosis, headline=what, rule=way.rule, notes=()))
+    return way.place()
+
+
+def _way(machines: Sequence[Machine]) -> _Way | None:
+    """Another order, or else spills: an order costs nothing."""
+    program = machines[0].program
+    order = _relisting(machines[0])
+    if order is not None:
+        return _Way(_moved(program, order), "takes such an order", RELISTED, partial(_relisted, machines, order))
+    found = _spills(machines)
+    return None if found is None else _Way(_said(program, found), "spills", SPILLED, partial(_spilled, machines, found))
+
+
+def _as_written(allocations: Sequence[Allocation], core: NeuronCore, program: Program) -> Placed:
     """Place tiles that are alive from their allocation to their last use; where they do not fit so, from their first use."""
     try:
         return place(allocations, core)
@@ -87,7 +131,7 @@ def _moved(program: Program, found: Relisting) -> str:
     return f"with {earlier} before {later}"
 
 
-def _relisted(machines: Sequence[Machine], found: Relisting) -> list[tuple[MemoryMap, list[Diagnosis]]]:
+def _relisted(machines: Sequence[Machine], found: Relisting) -> list[Placed]:
     """Place the tiles of each core as they are alive in another order."""
     program = machines[0].program
     program.relisted = found.order
@@ -105,3 +149,56 @@ def _relisted(machines: Sequence[Machine], found: Relisting) -> list[tuple[Memor
                 occupancy.peak_step = int(found.order[occupancy.peak_step])
         placed.append((memory, findings))
     return placed
+
+
+def _spills(machines: Sequence[Machine]) -> Spills | None:
+    """What a compiler adds so that the tiles fit: in SBUF only, and not where a loop's body is the same in each round."""
+    machine = machines[0]
+    if machine.loops:
+        return None
+    for each in machines:
+        banks = [a for a in each.memory.own() if a.region is MemoryRegion.psum]
+        try:
+            place(sorted(banks, key=attrgetter("born", "id")), each.core, pinned=False)
+        except NkiCapacityError:
+            return None
+    from nki_sim.spilling import spills  # for who needs it
+
+    return spills(machine.program, machine.core)
+
+
+def _said(program: Program, found: Spills) -> str:
+    """How much is spilled, and of which tile most."""
+    size: dict[int, int] = {}
+    saved = 0
+    for transfer in found.transfers:
+        tile = program.allocations[transfer.tile]
+        moved = tile.row_bytes * tile.partitions
+        size[tile.id] = size.get(tile.id, 0) + moved
+        saved += moved if transfer.saves else 0
+    most = program.allocations[max(size, key=lambda number: size[number])]
+    where = f", most of it {most.label} (line {most.line})" if most.line else ""
+    return f"with {_bytes(saved)} spilled to HBM and {_bytes(sum(size.values()) - saved)} read back{where}"
+
+
+def _bytes(size: int) -> str:
+    return f"{size / 2**20:.4g} MiB" if size >= 2**20 else f"{size / 1024:.4g} KiB"
+
+
+def _spilled(machines: Sequence[Machine], found: Spills) -> list[Placed]:
+    """Make what is spilled steps of the program, and place the tiles of each core."""
+    from nki_sim.spilling import insert
+
+    machine = machines[0]
+    machine.catch_up()  # what has not run yet knows itself by its number
+    renumber(machine, insert(machine.program, found))
+    return [place(sorted(each.memory.own(), key=attrgetter("born", "id")), each.core) for each in machines]
+
+
+def renumber(machine: Machine, place_of: Ints) -> None:
+    """Have what is known of steps say their new numbers."""
+    new = place_of.tolist()
+    machine.dependencies[:] = [(new[step], tuple(new[p] for p in others), kind) for step, others, kind in machine.dependencies]
+    machine.ordered[:] = [(new[first], new[end]) for first, end in machine.ordered]
+    findings = machine.report.findings
+    findings[:] = [one if one.step is None else replace(one, step=new[min(one.step, len(new) - 1)]) for one in findings]

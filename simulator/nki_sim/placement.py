@@ -4,7 +4,7 @@ A tile is alive from its allocation to its last use; one with an explicit addres
 tiles would not fit so, all of them are alive from their first use to their last (:mod:`nki_sim.fitting`): ``nl.ndarray`` is no
 instruction, kernels list tiles ahead, and public ones mix tiles with addresses and without.
 Tiles lie at partition 0 and take their bytes in every partition. PSUM tiles of a bank or more start at a bank; smaller
-ones share a bank but never straddle two. The documents promise spilling by the compiler; here overflow is an error.
+ones share a bank but never straddle two. Overflow is an error; what a compiler may do about it: :mod:`nki_sim.fitting`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from types import FrameType
@@ -91,6 +91,8 @@ class Plan:
     """Operands that are not written, but whose accesses before and after it do not cross it."""
     depth: int = 2
     """How many frames above the machine's record its instructions' caller is, at most."""
+    spill: Literal["", "save", "reload"] = ""
+    """Of a transfer that a compiler adds where tiles do not fit: to HBM, or back (:mod:`nki_sim.spilling`)."""
     look: Callable[..., None] = _no_way
     """Asks memory about the operands: ``look(machine, instruction, slots, values)`` (:mod:`nki_sim.unrolled`)."""
     do: Callable[..., None] = _no_way
@@ -206,7 +208,7 @@ class Program:
     def __init__(self) -> None:
         self.plans: list[Plan] = []
         self.sites: list[Site | None] = []
-        self.allocations: Sequence[Allocation] = ()
+        self.allocations: list[Allocation] = []
         self.constants: list[Any] = []
         self.names: dict[int, str] = {}
         self.cores: tuple[str, ...] = ("core 0",)
@@ -229,6 +231,13 @@ class Program:
         self.steps.append(plan)
         self._site.append(site)
         self._operands.extend(operands)
+
+    def record_again(self, rows: Iterable[tuple[int, int, Sequence[int]]]) -> None:
+        """Record other steps instead: plan, site and operands of each, as for :meth:`append`."""
+        self.steps, self._site, self._operands = array("i"), array("i"), array("q")
+        self._known_first = array("q", [0])
+        for row in rows:
+            self.append(*row)
 
     @property
     def _first(self) -> array[int]:

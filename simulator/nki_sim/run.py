@@ -34,7 +34,7 @@ class RunOptions:
             when somebody looks, and if they are still what they were.
         dry: trace shapes only: nothing is computed, and there is no result.
         fit: ``program``: tiles must fit in memory as the kernel is written; ``compiler``: in some order that its dependencies
-            allow, which is reported (:mod:`nki_sim.fitting`).
+            allow, or with some of them written to HBM and read again, which is reported (:mod:`nki_sim.fitting`).
         watch: of a dry run, also report what is read, or returned, without having been written. (Other runs always do.)
     """
 

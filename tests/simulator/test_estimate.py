@@ -51,7 +51,7 @@ def test_counts_are_exact():
     assert told.dma_transfer_count == 3 and told.engines["tensor"].instruction_count == 1
     assert told.mfu == pytest.approx(told.model_flops / 78.6432e12 / (told.total_time * 1e-9))
     assert told.arithmetic_intensity == told.model_flops / (told.hbm_read_bytes + told.hbm_write_bytes)
-    assert told.spill_bytes == 0
+    assert told.spill_save_bytes == told.spill_reload_bytes == 0
 
 
 def test_fp32_is_two_matmul_instructions_of_two_passes_each():

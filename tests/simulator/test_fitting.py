@@ -60,12 +60,14 @@ def test_an_overflow_names_an_order_in_which_the_tiles_fit():
 
 def test_an_overflow_says_nothing_of_an_order_where_there_is_none():
     def kernel(x):
-        ring = [sb(128, 6000) for _ in range(BANKS)]
+        ring = [ps(128, 512) for _ in range(BANKS)]
         for held in ring:
             nisa.memset(dst=held, value=1.0)
         for i in range(2 * BANKS):  # around it twice: after the first time all of them are still needed
-            nisa.tensor_tensor(dst=ring[i % BANKS], data1=ring[i % BANKS], data2=ring[(i + 1) % BANKS], op=nl.add)
-        return st(ring[-1][:, 0:8])
+            nisa.tensor_scalar(dst=ring[i % BANKS], data=ring[(i + 1) % BANKS], op0=nl.add, operand0=1.0)
+        evicted = sb(128, 512)
+        nisa.tensor_copy(dst=evicted, src=ring[-1])
+        return st(evicted)
 
     assert "they fit" not in refused(kernel, X)
     assert "they fit" not in refused(kernel, X, fit="compiler")

@@ -1,7 +1,8 @@
 """What a profile says in words: what bounds the kernel, whom engines wait for, and what could be otherwise.
 
 Thresholds are the documents': an engine that is active 90 % of the time bounds the kernel, transfers of 2 KiB per partition
-and more are efficient, transposes of more than 10 % of the operations are worth a look (performance guide, DMA guide).
+and more are efficient, transposes of more than 10 % of the operations are worth a look, and so are spills of more than 25 % of
+what is read from HBM (performance guide, DMA guide, the profiler's summary page).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from nki_sim.timing.timeline import ENGINES
 BOUND_PERCENT = 90.0
 GOOD_ROW = 2048
 MANY_TRANSPOSES = 0.10
+MANY_RELOADS = 0.25
 IDLE_PERCENT = 5.0
 BUSY_PERCENT = 60.0
 WORTH_MOVING = 0.05
@@ -48,6 +50,7 @@ def advise(profile: Profile) -> list[Advice]:
         return []
     return [
         *_bound(profile),
+        *_spills(profile),
         *_gaps(profile),
         *_short_rows(profile),
         *_transposes(profile),
@@ -117,6 +120,21 @@ def _path_shares(profile: Profile) -> list[tuple[str, float]]:
 
 
 # -- what could be otherwise ---------------------------------------------------------------------------------------------
+
+
+def _spills(profile: Profile) -> Iterator[Advice]:
+    """Tiles that are written to HBM and read back because they do not fit."""
+    if not profile.spill_reload_bytes + profile.spill_save_bytes:
+        return
+    share = profile.spill_reload_bytes / max(1, profile.hbm_read_bytes)
+    much = f"more than {100 * MANY_RELOADS:.0f} %, so " if share > MANY_RELOADS else ""
+    mine = np.isin(profile.program.plan_numbers(), _plans(profile.program, lambda plan: bool(plan.spill)))
+    yield Advice(
+        "spills",
+        f"tiles that do not fit in SBUF are {100 * share:.0f} % of what is read from HBM: {much}"
+        "use smaller tiles, or use each up before the next one is made",
+        _lines(profile.program, mine),
+    )
 
 
 def _gaps(profile: Profile, most: int = 3) -> Iterator[Advice]:

@@ -49,7 +49,8 @@ class Profile:
         mfu, hfu: model flops, and those with transposes, relative to the peak; ``mfu_max`` is what HBM allows.
         mbu: HBM traffic relative to what one core can draw.
         arithmetic_intensity: model flops per byte of HBM traffic.
-        spill_bytes: none, ever: what does not fit is an error here.
+        spill_save_bytes, spill_reload_bytes: of the HBM traffic, what a compiler adds where tiles do not fit
+            (``fit="compiler"``; without it they are an error).
         engines: by name; of several cores the average, with their instructions added up, and in ``cores`` each core's own.
     """
 
@@ -77,7 +78,8 @@ class Profile:
     mfu_max: float
     mbu: float
     arithmetic_intensity: float
-    spill_bytes: int = 0
+    spill_save_bytes: int = 0
+    spill_reload_bytes: int = 0
     cores: tuple[dict[str, EngineProfile], ...] = ()
     timeline: Timeline = field(repr=False, compare=False, kw_only=True)
     program: Program = field(repr=False, compare=False, kw_only=True)
@@ -106,7 +108,11 @@ class Profile:
         mfu, most, hfu, mbu = (100 * share for share in (self.mfu, self.mfu_max, self.hfu, self.mbu))
         yield f"MFU {mfu:.2f} % (HBM allows {most:.2f} %), HFU {hfu:.2f} %, MBU {mbu:.2f} %"
         yield f"arithmetic intensity {self.arithmetic_intensity:.1f} flops per byte"
-        yield f"HBM read {_size(self.hbm_read_bytes)}, written {_size(self.hbm_write_bytes)}; no spills"
+        spilled = f"{_size(self.spill_save_bytes)} spilled, {_size(self.spill_reload_bytes)} read back"
+        yield (
+            f"HBM read {_size(self.hbm_read_bytes)}, written {_size(self.hbm_write_bytes)}; "
+            + (f"of that {spilled}" if self.spill_save_bytes or self.spill_reload_bytes else "no spills")
+        )
         if self.dma_transfer_count:
             yield f"DMA transfers {self.dma_transfer_count}, {_size(self.dma_transfer_average_bytes)} on average"
 
@@ -140,6 +146,7 @@ def profile(program: Program, timeline: Timeline, core: NeuronCore, kernel: str 
         dma_transfer_average_bytes=sums.transferred / sums.transfers if sums.transfers else 0.0,
         dma_packet_time=_packet_time(program, timeline),
         **{f"{memory}_{access}_bytes": n for (memory, access), n in sums.bytes.items()},
+        **{f"spill_{way}_bytes": n for way, n in sums.spilled.items()},
         model_flops=sums.flops,
         transpose_flops=sums.transposes,
         matmul_count=sums.matmuls,
@@ -166,6 +173,7 @@ class _Sums:
 
     def __init__(self) -> None:
         self.bytes = {(memory, access): 0 for memory in ("hbm", "sbuf", "psum") for access in ("read", "write")}
+        self.spilled = {"save": 0, "reload": 0}
         self.flops = self.transposes = self.matmuls = self.transfers = self.transferred = 0
 
     def add(self, program: Program, plan: Plan, step: int, count: int) -> None:
@@ -180,6 +188,8 @@ class _Sums:
         if plan.engine == "dma":
             self.transfers += count
             self.transferred += count * dma_shape(plan).bytes
+            if plan.spill:
+                self.spilled[plan.spill] += count * dma_shape(plan).bytes
 
 
 def _memory(region: MemoryRegion) -> str:
