@@ -90,9 +90,16 @@ def _fitted(machines: Sequence[Machine], error: NkiCapacityError, fit: Order) ->
 
 
 def _way(machines: Sequence[Machine]) -> _Way | None:
-    """Another order, or else spills: an order costs nothing."""
-    program = machines[0].program
-    order = _relisting(machines[0])
+    """Another order, or else spills: an order costs nothing.
+
+    Neither where a loop at run time does its rounds one after the other, nor where ``depends_on`` names later steps.
+    """
+    from nki_sim.timing import names_later  # the model of time: for who needs it
+
+    machine, program = machines[0], machines[0].program
+    if machine.loops or names_later(machine.dependencies):
+        return None
+    order = _relisting(machine)
     if order is not None:
         return _Way(_moved(program, order), "takes such an order", RELISTED, partial(_relisted, machines, order))
     found = _spills(machines)
@@ -112,16 +119,11 @@ def _as_written(allocations: Sequence[Allocation], core: NeuronCore, program: Pr
 
 
 def _relisting(machine: Machine) -> Relisting | None:
-    """Another order in which the tiles of all cores fit. A loop at run time is run round by round in any order."""
-    if machine.loops:
-        return None
+    """Another order in which the tiles of all cores fit."""
     from nki_sim.timing import dependencies  # the model of time: for who needs another order
     from nki_sim.timing.relisting import relist
 
-    explicit = [(consumer, producers) for consumer, producers, _ in machine.dependencies]
-    if any(producer >= consumer for consumer, producers in explicit for producer in producers):
-        return None
-    known = dependencies(machine.program, machine.core, explicit, machine.ordered, room=False)
+    known = dependencies(machine.program, machine.core, machine.dependencies, machine.ordered, room=False)
     return relist(machine.program, machine.core, known)
 
 
@@ -152,10 +154,7 @@ def _relisted(machines: Sequence[Machine], found: Relisting) -> list[Placed]:
 
 
 def _spills(machines: Sequence[Machine]) -> Spills | None:
-    """What a compiler adds so that the tiles fit: in SBUF only, and not where a loop's body is the same in each round."""
-    machine = machines[0]
-    if machine.loops:
-        return None
+    """What a compiler adds so that the tiles fit, in SBUF only."""
     for each in machines:
         banks = [a for a in each.memory.own() if a.region is MemoryRegion.psum]
         try:
@@ -164,11 +163,13 @@ def _spills(machines: Sequence[Machine]) -> Spills | None:
             return None
     from nki_sim.spilling import spills  # for who needs it
 
-    return spills(machine.program, machine.core)
+    return spills(machines[0].program, machines[0].core)
 
 
 def _said(program: Program, found: Spills) -> str:
     """How much is spilled, and of which tile most."""
+    if not found.transfers:
+        return "where a tile has no place while nobody needs what it holds"
     size: dict[int, int] = {}
     saved = 0
     for transfer in found.transfers:

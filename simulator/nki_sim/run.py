@@ -152,8 +152,7 @@ class Run:
 
             known = next((line.dependencies for line in self._timelines.values()), None)
             if known is None:
-                explicit = [(consumer, producers) for consumer, producers, _ in self.machine.dependencies]
-                known = dependencies(self.program, self.core, explicit, self.machine.ordered)
+                known = dependencies(self.program, self.core, self.machine.dependencies, self.machine.ordered)
             found = self._timelines[order] = schedule(self.program, self.core, known, order=order)
         return found
 

@@ -34,8 +34,7 @@ def report(team: Team, suspects: Iterable[Suspect]) -> None:
         return
     from nki_sim.timing import dependencies  # only who suspects needs the whole graph
 
-    explicit = [(consumer, producers) for consumer, producers, _ in team.dependencies]
-    found = dependencies(team.program, team.core, explicit, team.ordered)
+    found = dependencies(team.program, team.core, team.dependencies, team.ordered)
     ordered = _ordered(team, found, {pair for suspect in suspects for pair in suspect.pairs})
     for suspect in suspects:
         if not ordered.issuperset(suspect.pairs):

@@ -2,7 +2,7 @@
 
 from nki_sim.program import Order
 from nki_sim.timing.advice import Advice, advise
-from nki_sim.timing.dependencies import Dependencies, check_order, dependencies
+from nki_sim.timing.dependencies import Dependencies, check_order, dependencies, names_later
 from nki_sim.timing.descriptors import DmaShape, dma_shape
 from nki_sim.timing.profile import EngineProfile, Profile, profile
 from nki_sim.timing.schedule import schedule
@@ -22,6 +22,7 @@ __all__ = [
     "core_of",
     "dependencies",
     "dma_shape",
+    "names_later",
     "profile",
     "schedule",
 ]

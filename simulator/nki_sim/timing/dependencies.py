@@ -27,8 +27,8 @@ CYCLE = Rule(
     page=page("guides/how-to-scheduling-apis.html"),
 )
 
-Explicit = Iterable[tuple[int, Sequence[int]]]
-"""``depends_on``: a step and those it named."""
+Explicit = Sequence[tuple[int, Sequence[int], object]]
+"""``depends_on``, as a machine keeps it: a step, those it named, and the kind."""
 
 
 @dataclass
@@ -67,7 +67,7 @@ def dependencies(
     Raises:
         NkiValidationError: instructions depend on each other in a circle.
     """
-    named = [(consumer, producer, TRUE) for consumer, given in explicit for producer in given]
+    named = [(consumer, producer, TRUE) for consumer, given, _ in explicit for producer in given]
     found = [
         *_on_memory(program, core, room),
         _listed(named),
@@ -75,7 +75,7 @@ def dependencies(
     ]
     first, producers, kinds = _merged(found, len(program))
     order: Sequence[int] = range(len(program)) if program.relisted is None else program.relisted.tolist()
-    if any(producer >= consumer for consumer, producer, _ in named):
+    if names_later(explicit):
         order = _topological(first, producers, program, core)
     return Dependencies(first, producers, kinds, order)
 
@@ -136,15 +136,19 @@ def _in_order(program: Program, ordered: Iterable[tuple[int, int]]) -> Iterable[
             last[name] = step
 
 
-def check_order(program: Program, core: NeuronCore, explicit: Iterable[tuple[int, Sequence[int], object]]) -> None:
-    """Refuse ``depends_on`` in a circle. Only what depends on a later step can be part of one.
+def names_later(explicit: Explicit) -> bool:
+    """Whether ``depends_on`` names a step that comes later in the program: only such can be part of a circle."""
+    return any(producer >= consumer for consumer, given, _ in explicit for producer in given)
+
+
+def check_order(program: Program, core: NeuronCore, explicit: Explicit) -> None:
+    """Refuse ``depends_on`` in a circle.
 
     Raises:
         NkiValidationError: instructions depend on each other in a circle.
     """
-    pairs = [(consumer, producers) for consumer, producers, _ in explicit]
-    if any(p >= consumer for consumer, producers in pairs for p in producers):
-        dependencies(program, core, pairs)
+    if names_later(explicit):
+        dependencies(program, core, explicit)
 
 
 def _topological(first: array[int], producers: array[int], program: Program, core: NeuronCore) -> array[int]:
@@ -181,4 +185,4 @@ def _circle(steps: list[int], program: Program, core: NeuronCore) -> NkiValidati
     return NkiValidationError(violation(CYCLE, broken, target=core.target, instruction="depends_on", sites=sites))
 
 
-__all__ = ["ANTI", "ORDER", "OUTPUT", "TRUE", "Dependencies", "check_order", "dependencies"]
+__all__ = ["ANTI", "ORDER", "OUTPUT", "TRUE", "Dependencies", "check_order", "dependencies", "names_later"]
