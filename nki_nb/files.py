@@ -26,8 +26,10 @@ def add_lnc(parser: argparse.ArgumentParser) -> None:
 
 
 def add_fit(parser: argparse.ArgumentParser) -> None:
-    """The option that says in which order of its instructions a kernel has to fit in memory."""
-    words = "in which order of its instructions a kernel's tiles have to fit: as written, or as some compiler may; %(default)s"
+    """The option that says how a kernel has to fit in memory."""
+    words = (
+        "how a kernel's tiles have to fit: as it is written, or as a compiler may have them: reordered, or spilled; %(default)s"
+    )
     parser.add_argument("--fit", choices=get_args(Order), default="program", help=words)
 
 

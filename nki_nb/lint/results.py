@@ -97,7 +97,7 @@ def lint_kernel(
         data: compute as well.
         targets: generations.
         lnc: logical cores, as ``kernel[lnc]``; ``None``: as the environment says.
-        fit: in which order of its instructions its tiles have to fit, as of :class:`nki_sim.RunOptions`.
+        fit: how its tiles have to fit in memory, as of :class:`nki_sim.RunOptions`.
 
     Raises:
         KernelNotFoundError: there is no such file or kernel.

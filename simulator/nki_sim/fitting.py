@@ -178,7 +178,7 @@ def _said(program: Program, found: Spills) -> str:
         size[tile.id] = size.get(tile.id, 0) + moved
         saved += moved if transfer.saves else 0
     most = program.allocations[max(size, key=lambda number: size[number])]
-    where = f", most of it {most.label} (line {most.line})" if most.line else ""
+    where = f", most of it {most.label} of line {most.line}" if most.line else ""
     return f"with {_bytes(saved)} spilled to HBM and {_bytes(sum(size.values()) - saved)} read back{where}"
 
 

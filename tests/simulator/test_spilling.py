@@ -74,7 +74,7 @@ def test_an_overflow_says_how_much_would_be_spilled():
     run = spilled(ring, X)
     size = f"{moved(run, 'save') // 2**20} MiB spilled to HBM and {moved(run, 'reload') // 2**20} MiB read back"
     said = refused(ring, X)
-    assert f"they fit with {size}, most of it r5 (line {ring.__code__.co_firstlineno + 2})" in said
+    assert f"they fit with {size}, most of it r5 of line {ring.__code__.co_firstlineno + 2}" in said
     assert 'fit="compiler" (--fit compiler) spills' in said
     (found,) = run.findings
     assert found.rule.id == "memory.spilled" and found.headline.startswith(
