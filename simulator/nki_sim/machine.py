@@ -171,6 +171,8 @@ class Machine:
         """Values of the constants in HBM, by allocation number."""
         self.registers: MutableMapping[str, Any] = {}
         """What engines keep: accumulators (:mod:`nki_sim.isa.accumulator`), random states (:mod:`nki_sim.isa.prng`)."""
+        self._asked: set[str] = set()
+        """Which of them were asked for."""
         self.dependencies: list[tuple[int, tuple[int, ...], dependency | None]] = []
         self.round: list[tuple[Instruction, int] | Callable[[], None]] | None = None
         """What a loop's body does, while it is traced: to be done again in each further round (:mod:`nki_sim.lang.loops`)."""
@@ -232,6 +234,14 @@ class Machine:
         self._alive = [r for r in self._alive if r() is not None]
         self._alive.append(weakref.ref(made))
         return len(self._alive)
+
+    def lasting(self, name: str, make: Callable[[], Any]) -> Any:
+        """Registers of an engine that last from instruction to instruction, by name; made when they are first asked for."""
+        self._asked.add(name)
+        found = self.registers.get(name)
+        if found is None:
+            found = self.registers[name] = make()
+        return found
 
     def assign(self, dst: NkiTensor, value: NkiTensor) -> None:
         """``t[…] = value``: the copy that reaches both."""
@@ -401,7 +411,9 @@ class Machine:
             silent = len(self.report.findings) == findings and _types(type(ins).get_params(ins)) == given  # no enum's number
             if plan.waits and _is_plain(params) and silent and not self._muted:
                 self._known.add(key, plan)
+        self._asked = set()
         plan = plan.running(self._body(ins, values[: len(type(ins).operand_names)]))
+        plan.lasting, plan.goes_on = tuple(sorted(self._asked)), bool(self._asked) and ins.goes_on()
         self.program.plans.append(plan)
         return len(self.program.plans) - 1, plan
 

@@ -91,6 +91,9 @@ class Plan:
     """Operands that are not written, but whose accesses before and after it do not cross it."""
     depth: int = 2
     """How many frames above the machine's record its instructions' caller is, at most."""
+    lasting: tuple[str, ...] = ()
+    """What it uses that lasts in its engine from instruction to instruction, by name; ``goes_on``: it needs what was there."""
+    goes_on: bool = False
     spill: Literal["", "save", "reload"] = ""
     """Of a transfer that a compiler adds where tiles do not fit: to HBM, or back (:mod:`nki_sim.spilling`)."""
     look: Callable[..., None] = _no_way

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import nki.isa as nisa
 import nki.language as nl
 import nki_sim
@@ -16,9 +18,9 @@ from nki_sim.timing.dependencies import ANTI, TRUE
 X = np.random.default_rng(0).standard_normal((128, 256)).astype(np.float32)
 
 
-def timeline(kernel, *args, **options):
+def timeline(kernel, *args, order="program", **options):
     run = nki_sim.run(kernel, *args, **options)
-    return run, run.timeline()
+    return run, run.timeline(order)
 
 
 def outside_the_loop(x):
@@ -219,6 +221,45 @@ def test_the_same_program_has_the_same_schedule():
     first, second = timeline(pipeline, X)[1], timeline(pipeline, X)[1]
     np.testing.assert_array_equal(first.start, second.start)
     assert first.edges == second.edges
+
+
+def sums_of_columns(x, commands):
+    """Sums in the Scalar Engine's registers: each instruction on a tile of its own, with one of the commands."""
+    out = nl.ndarray((128, len(commands)), dtype=x.dtype, buffer=nl.shared_hbm)
+    for i, command in enumerate(commands):
+        tile, sums = nl.load(x), nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.activation(dst=tile, op=nl.copy, data=tile, reduce_op=nl.add, reduce_cmd=command, reduce_res=sums)
+        nisa.dma_copy(dst=out[:, i : i + 1], src=sums)
+    return out
+
+
+def test_a_sum_in_registers_is_a_chain_that_nothing_comes_between():
+    anew, goes_on = nisa.reduce_cmd.reset_reduce, nisa.reduce_cmd.reduce
+    x = np.ones((128, 8), np.float32)
+    for commands, chained in (([anew, goes_on, anew], True), ([anew, anew, anew], False)):
+        run, line = timeline(sums_of_columns, x, commands, order="compiler")
+        assert run.result[0].tolist() == [8, 16 if chained else 8, 8]
+        steps = [i for i in range(len(run.program)) if run.program[i].instruction == "activation"]
+        chain = set(pairwise(steps))
+        assert {edge for edge in line.edges if set(edge) <= set(steps)} == (chain if chained else set())
+        assert not chained or all(line.start[a] < line.start[b] for a, b in chain)
+
+
+@pytest.mark.parametrize("seeded", [False, True])
+def test_random_numbers_are_drawn_in_order(seeded):
+    def kernel(x):
+        out = nl.ndarray((128, 24), dtype=nl.uint32, buffer=nl.shared_hbm)
+        if seeded:
+            nisa.set_rng_seed(src_seeds=nl.full((1, 1), 7, dtype=nl.int32))
+        for i in range(3):
+            bits = nl.ndarray((128, 8), dtype=nl.uint32, buffer=nl.sbuf)
+            nisa.rng(dst=bits, engine=nisa.engine.vector)
+            nisa.dma_copy(dst=out[:, 8 * i : 8 * i + 8], src=bits)
+        return out
+
+    run, line = timeline(kernel, np.ones((1, 1), np.float32), order="compiler")
+    steps = [i for i in range(len(run.program)) if run.program[i].instruction in ("rng", "set_rng_seed")]
+    assert len(steps) == 3 + seeded and set(pairwise(steps)) <= set(line.edges)
 
 
 def test_depends_on_is_an_edge():

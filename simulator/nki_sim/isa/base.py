@@ -278,6 +278,10 @@ class Instruction:
         """Whether its body may have something to report about values."""
         return False
 
+    def goes_on(self) -> bool:
+        """Of one that uses what lasts in its engine, registers or states: whether it needs what an earlier one left there."""
+        return True
+
     def flops(self) -> int:
         """Floating-point operations of the tensor engine."""
         return 0

@@ -159,12 +159,9 @@ def states_per_lane(core: NeuronCore, of: engine) -> int:
 def generator(of: engine) -> Generator:
     """The current machine's generator of an engine."""
     machine = context.machine()
-    name = f"{of.name} prng"
-    found: Generator | None = machine.registers.get(name)
-    if found is None:
-        states = states_per_lane(machine.core, of)
-        found = Generator(XORWOW if states else XORSHIFT, states or 1)
-        machine.registers[name] = found
+    states = states_per_lane(machine.core, of)
+    found = machine.lasting(f"{of.name} prng", lambda: Generator(XORWOW if states else XORSHIFT, states or 1))
+    assert isinstance(found, Generator)
     return found
 
 

@@ -51,6 +51,10 @@ class set_rng_seed(ComputeInstruction):
         """64, an instruction's least (an estimate: the documents have no number)."""
         return MIN_II
 
+    def goes_on(self) -> bool:
+        """All states are new."""
+        return False
+
     def body(self, core: NeuronCore) -> Body:
         numbers = generator(Engine.vector)
 

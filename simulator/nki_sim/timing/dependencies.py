@@ -1,5 +1,5 @@
-"""Who must wait for whom: read after write, write after read, write after write on what really overlaps, ``depends_on``,
-and the memory that a tile gets only when an earlier one has died.
+"""Who must wait for whom: read after write, write after read, write after write on what really overlaps, on accumulator
+registers and random states, ``depends_on``, and the memory that a tile gets only when an earlier one has died.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ def dependencies(
         *_on_memory(program, core, room),
         _listed(named),
         _listed([(*pair, ORDER) for pair in _in_order(program, ordered)]),
+        _listed([(*pair, TRUE) for pair in _in_engines(program)]),
     ]
     first, producers, kinds = _merged(found, len(program))
     order: Sequence[int] = range(len(program)) if program.relisted is None else program.relisted.tolist()
@@ -139,6 +140,19 @@ def _in_order(program: Program, ordered: Iterable[tuple[int, int]]) -> Iterable[
 def names_later(explicit: Explicit) -> bool:
     """Whether ``depends_on`` names a step that comes later in the program: only such can be part of a circle."""
     return any(producer >= consumer for consumer, given, _ in explicit for producer in given)
+
+
+def _in_engines(program: Program) -> Iterable[tuple[int, int]]:
+    """Steps that use what lasts in an engine, and the one before that does; where any of them needs what was left there."""
+    users: dict[tuple[int, str], list[int]] = {}
+    for number, plan in enumerate(program.plans):
+        for name in plan.lasting:
+            users.setdefault((plan.core, name), []).append(number)
+    numbers = program.plan_numbers()
+    for plans in users.values():
+        if any(program.plans[number].goes_on for number in plans):
+            steps = np.flatnonzero(np.isin(numbers, plans)).tolist()
+            yield from zip(steps[1:], steps[:-1], strict=True)
 
 
 def check_order(program: Program, core: NeuronCore, explicit: Explicit) -> None:
