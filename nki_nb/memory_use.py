@@ -13,12 +13,11 @@ Counts = npt.NDArray[np.int64]
 
 
 def bytes_alive(program: Program, region: MemoryRegion) -> Counts:
-    """The bytes alive at each step, in the order in which tiles fit: a tile from its allocation to its last use, one with an
-    address at all steps."""
+    """The bytes alive at each step: a tile from its allocation to its last use, one with an address at all steps."""
     steps = len(program)
     change = np.zeros(steps + 1, np.int64)
     fixed: list[Allocation] = []
-    for tile in program.lives():
+    for tile in program.allocations:
         if tile.region is not region:
             continue
         if tile.address is not None:
@@ -30,16 +29,15 @@ def bytes_alive(program: Program, region: MemoryRegion) -> Counts:
     return found
 
 
-def over_time(alive: Counts, line: Timeline, program: Program) -> tuple[npt.NDArray[np.float64], Counts]:
+def over_time(alive: Counts, line: Timeline) -> tuple[npt.NDArray[np.float64], Counts]:
     """Times at which the bytes change, and the bytes from then on.
 
-    Lives are counted in the order in which tiles fit: a step counts from when it and all before it have started. Of steps that
-    start together the largest count stands, so that the highest value is the peak of the run.
+    A step counts from when it and all before it have started. Of steps that start together the largest count stands, so that
+    the highest value is the peak of the run.
     """
     if not len(alive):
         return np.zeros(0), np.zeros(0, np.int64)
-    starts = line.start if program.relisted is None else line.start[program.relisted]
-    started = np.maximum.accumulate(starts)
+    started = np.maximum.accumulate(line.start)
     firsts = np.flatnonzero(np.diff(started, prepend=-1.0))
     most: Counts = np.maximum.reduceat(alive, firsts)
     changed = np.flatnonzero(np.diff(most, prepend=-1))

@@ -214,7 +214,7 @@ class _Trace:
 
     def _counts(self, region: MemoryRegion) -> tuple[Ints, Ints]:
         program = self.profile.program
-        times, alive = over_time(bytes_alive(program, region), self.profile.timeline, program)
+        times, alive = over_time(bytes_alive(program, region), self.profile.timeline)
         return np.rint(times).astype(np.int64), alive
 
     def _counter(self, time: int, number: int, value: int) -> Any:

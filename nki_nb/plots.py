@@ -153,7 +153,7 @@ def _alive(run: Run, region: MemoryRegion, over: str) -> tuple[Any, Any]:
     if over == "time":
         line = run.timeline()
         unit = unit_of(line.total)
-        times, alive = over_time(alive, line, run.program)
+        times, alive = over_time(alive, line)
         x, end = times / unit.ns, line.total / unit.ns
     return np.append(x, end), np.append(alive, alive[-1:] if len(alive) else 0) / 1024
 

@@ -16,7 +16,8 @@ from nki_sim.hw import NeuronCore
 from nki_sim.machine import Machine
 from nki_sim.memory import Allocation, MemoryRegion
 from nki_sim.placement import MemoryMap, place
-from nki_sim.program import Ints, Order, Program
+from nki_sim.program import Order, Program
+from nki_sim.rewriting import reorder
 
 if TYPE_CHECKING:
     from nki_sim.spilling import Spills
@@ -90,20 +91,54 @@ def _fitted(machines: Sequence[Machine], error: NkiCapacityError, fit: Order) ->
 
 
 def _way(machines: Sequence[Machine]) -> _Way | None:
-    """Another order, or else spills: an order costs nothing.
+    """Another order, which costs nothing, or else spills, of SBUF only, with another order where PSUM needs one.
 
     Neither where a loop at run time does its rounds one after the other, nor where ``depends_on`` names later steps.
     """
-    from nki_sim.timing import names_later  # the model of time: for who needs it
+    from nki_sim.spilling import spills  # for who needs it, as the model of time
+    from nki_sim.timing import dependencies, names_later
+    from nki_sim.timing.relisting import relist
 
     machine, program = machines[0], machines[0].program
     if machine.loops or names_later(machine.dependencies):
         return None
-    order = _relisting(machine)
+    known = dependencies(program, machine.core, machine.dependencies, machine.ordered, room=False)
+    order = relist(program, machine.core, known)
     if order is not None:
-        return _Way(_moved(program, order), "takes such an order", RELISTED, partial(_relisted, machines, order))
-    found = _spills(machines)
-    return None if found is None else _Way(_said(program, found), "spills", SPILLED, partial(_spilled, machines, found))
+        return _Way(_moved(program, order), "takes such an order", RELISTED, partial(_rewritten, machines, order, None))
+    steps: Sequence[int] = range(len(program))
+    words = ""
+    if not _banks_fit(machines):
+        order = relist(program, machine.core, known, (MemoryRegion.psum,))
+        if order is None:
+            return None
+        steps, words = order.order.tolist(), f"{_moved(program, order)}, and "
+    found = spills(program, machine.core, steps)
+    if found is None:
+        return None
+    return _Way(words + _said(program, found), "spills", SPILLED, partial(_rewritten, machines, order, found))
+
+
+def _banks_fit(machines: Sequence[Machine]) -> bool:
+    """Whether the tiles in PSUM fit as the kernel is written."""
+    for each in machines:
+        banks = [a for a in each.memory.own() if a.region is MemoryRegion.psum]
+        try:
+            place(sorted(banks, key=attrgetter("born", "id")), each.core, pinned=False)
+        except NkiCapacityError:
+            return False
+    return True
+
+
+def _rewritten(machines: Sequence[Machine], order: Relisting | None, found: Spills | None) -> list[Placed]:
+    """List the program in another order, make what is spilled steps of it, and place the tiles of each core."""
+    from nki_sim.spilling import insert
+
+    if order is not None:
+        reorder(machines[0], order.order.tolist())
+    if found is not None:
+        insert(machines[0], found)
+    return [place(sorted(each.memory.own(), key=attrgetter("born", "id")), each.core) for each in machines]
 
 
 def _as_written(allocations: Sequence[Allocation], core: NeuronCore, program: Program) -> Placed:
@@ -118,52 +153,10 @@ def _as_written(allocations: Sequence[Allocation], core: NeuronCore, program: Pr
         return place(sorted(allocations, key=attrgetter("born", "id")), core, pinned=False)
 
 
-def _relisting(machine: Machine) -> Relisting | None:
-    """Another order in which the tiles of all cores fit."""
-    from nki_sim.timing import dependencies  # the model of time: for who needs another order
-    from nki_sim.timing.relisting import relist
-
-    known = dependencies(machine.program, machine.core, machine.dependencies, machine.ordered, room=False)
-    return relist(machine.program, machine.core, known)
-
-
 def _moved(program: Program, found: Relisting) -> str:
     """Which instruction is taken earlier, and before which one."""
     earlier, later = (f"{program[step].instruction} (line {program[step].line})" for step in found.moved)
     return f"with {earlier} before {later}"
-
-
-def _relisted(machines: Sequence[Machine], found: Relisting) -> list[Placed]:
-    """Place the tiles of each core as they are alive in another order."""
-    program = machines[0].program
-    program.relisted = found.order
-    lives = program.lives()
-    placed = []
-    for each in machines:
-        own = [lives[a.id] for a in each.memory.own()]
-        memory, findings = place(sorted(own, key=attrgetter("born", "id")), each.core)
-        for occupancy in (memory.sbuf, memory.psum):
-            for tile in occupancy.tiles:
-                program.allocations[tile.id].placed = tile.placed
-            occupancy.tiles = [program.allocations[tile.id] for tile in occupancy.tiles]
-            occupancy.peak_tiles = [program.allocations[tile.id] for tile in occupancy.peak_tiles]
-            if occupancy.peak_step >= 0:
-                occupancy.peak_step = int(found.order[occupancy.peak_step])
-        placed.append((memory, findings))
-    return placed
-
-
-def _spills(machines: Sequence[Machine]) -> Spills | None:
-    """What a compiler adds so that the tiles fit, in SBUF only."""
-    for each in machines:
-        banks = [a for a in each.memory.own() if a.region is MemoryRegion.psum]
-        try:
-            place(sorted(banks, key=attrgetter("born", "id")), each.core, pinned=False)
-        except NkiCapacityError:
-            return None
-    from nki_sim.spilling import spills  # for who needs it
-
-    return spills(machines[0].program, machines[0].core)
 
 
 def _said(program: Program, found: Spills) -> str:
@@ -184,22 +177,3 @@ def _said(program: Program, found: Spills) -> str:
 
 def _bytes(size: int) -> str:
     return f"{size / 2**20:.4g} MiB" if size >= 2**20 else f"{size / 1024:.4g} KiB"
-
-
-def _spilled(machines: Sequence[Machine], found: Spills) -> list[Placed]:
-    """Make what is spilled steps of the program, and place the tiles of each core."""
-    from nki_sim.spilling import insert
-
-    machine = machines[0]
-    machine.catch_up()  # what has not run yet knows itself by its number
-    renumber(machine, insert(machine.program, found))
-    return [place(sorted(each.memory.own(), key=attrgetter("born", "id")), each.core) for each in machines]
-
-
-def renumber(machine: Machine, place_of: Ints) -> None:
-    """Have what is known of steps say their new numbers."""
-    new = place_of.tolist()
-    machine.dependencies[:] = [(new[step], tuple(new[p] for p in others), kind) for step, others, kind in machine.dependencies]
-    machine.ordered[:] = [(new[first], new[end]) for first, end in machine.ordered]
-    findings = machine.report.findings
-    findings[:] = [one if one.step is None else replace(one, step=new[min(one.step, len(new) - 1)]) for one in findings]

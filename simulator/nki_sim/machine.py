@@ -183,8 +183,8 @@ class Machine:
         """Whether there were loops at run time."""
         self.in_order = 0
         """How many ``nl.no_reorder`` blocks are open."""
-        self.ordered: list[tuple[int, int]] = []
-        """First step of each such block, and the step after its last."""
+        self.ordered: list[Sequence[int]] = []
+        """The steps of each such block."""
         self._opened = 0
         self._again: int | None = None
         self._late: Waiting | None = None
@@ -309,7 +309,7 @@ class Machine:
                 self._opened = len(self.program)
             self.in_order += 1 if begins else -1
             if not begins and not self.in_order:
-                self.ordered.append((self._opened, len(self.program)))
+                self.ordered.append(range(self._opened, len(self.program)))
 
         action()
         if self.round is not None:

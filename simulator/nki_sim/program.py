@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from types import FrameType
 from typing import Any, Literal
@@ -218,8 +218,6 @@ class Program:
         """What the cores are called that did it."""
         self.steps = array("i")
         """The number of every step's plan."""
-        self.relisted: Ints | None = None
-        """The order of its steps in which its tiles fit, where they do not fit in program order."""
         self._site = array("i")
         self._known_first = array("q", [0])
         self._operands = array("q")
@@ -361,19 +359,6 @@ class Program:
         found = np.full(len(self.allocations), len(self))
         np.minimum.at(found, tensors, steps)
         return found
-
-    def lives(self) -> Sequence[Allocation]:
-        """The tensors as they are alive; of a program listed in another order, from their first to their last place in that."""
-        if self.relisted is None:
-            return self.allocations
-        steps, tensors = self.uses()
-        place = np.empty(len(self), np.int64)
-        place[self.relisted] = np.arange(len(self))
-        born, last = np.full(len(self.allocations), len(self)), np.full(len(self.allocations), -1)
-        np.minimum.at(born, tensors, place[steps])
-        np.maximum.at(last, tensors, place[steps])
-        return [replace(a, born=int(first), last=int(end)) if a.last >= a.born else a
-                for a, first, end in zip(self.allocations, born, last, strict=True)]  # fmt: skip
 
     def raw(self, index: int) -> list[tuple[int, int]]:
         """``(allocation, offset)`` of each operand of a step; ``SCALAR`` and ``ABSENT`` stand for no tensor."""

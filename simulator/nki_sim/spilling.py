@@ -18,9 +18,11 @@ import numpy as np
 
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import Cost
+from nki_sim.machine import Machine
 from nki_sim.memory import Allocation, MemoryRegion
 from nki_sim.placement import covered
-from nki_sim.program import Ints, Plan, Program, Slot
+from nki_sim.program import Plan, Program, Slot
+from nki_sim.rewriting import Row, record, rows_of
 from nki_sim.tensor import contiguous_strides
 
 _ALIGN = 4
@@ -56,19 +58,23 @@ class Spills:
     returns: dict[int, list[int]]
 
 
-def spills(program: Program, core: NeuronCore) -> Spills | None:
-    """What must be added for a program's tiles to fit; ``None`` where one instruction alone uses more than there is."""
+def spills(program: Program, core: NeuronCore, order: Sequence[int]) -> Spills | None:
+    """What must be added for a program's tiles to fit; ``None`` where one instruction alone uses more than there is.
+
+    Args:
+        order: in which its steps are listed first; the transfers count them so.
+    """
     tiles = {a.id: a for a in program.allocations if a.region is MemoryRegion.sbuf and a.address is None}
-    return _Evictions(program, core, tiles).run()
+    return _Evictions(program, core, tiles, order).run()
 
 
 class _Evictions:
     """The tiles in SBUF, step after step."""
 
-    def __init__(self, program: Program, core: NeuronCore, tiles: dict[int, Allocation]):
+    def __init__(self, program: Program, core: NeuronCore, tiles: dict[int, Allocation], order: Sequence[int]):
         self._tiles = tiles
         self._size = {number: -(-tile.row_bytes // _ALIGN) * _ALIGN for number, tile in tiles.items()}
-        self._used = _uses(program, tiles)
+        self._used = _uses(program, tiles, order)
         self._next: dict[int, list[int]] = defaultdict(list)
         """Steps that use each tile, the next one last."""
         for step in reversed(self._used):
@@ -146,11 +152,11 @@ class _Access:
 _ACCESSES = {(w, r): _Access(w, r) for w in (False, True) for r in (False, True)}
 
 
-def _uses(program: Program, tiles: dict[int, Allocation]) -> dict[int, dict[int, _Access]]:
-    """Per step that uses tiles what it does to each, in program order."""
+def _uses(program: Program, tiles: dict[int, Allocation], order: Sequence[int]) -> dict[int, dict[int, _Access]]:
+    """Per place in the order of a step that uses tiles what it does to each."""
     used: dict[int, dict[int, _Access]] = {}
     whole = {number: tile.row_bytes * tile.partitions for number, tile in tiles.items()}
-    for step in range(len(program)):
+    for at, step in enumerate(order):
         plan = program.plan_at(step)
         found: dict[int, _Access] = {}
         for i, (tile, _) in enumerate(program.raw(step)):
@@ -164,40 +170,19 @@ def _uses(program: Program, tiles: dict[int, Allocation]) -> dict[int, dict[int,
                 writes, replaces = writes or known.writes, replaces and known.replaces
             found[tile] = _ACCESSES[writes, replaces]
         if found:
-            used[step] = found
+            used[at] = found
     return used
 
 
 # -- the program with them -----------------------------------------------------------------------------------------------
 
 
-def insert(program: Program, found: Spills) -> Ints:
-    """Make the transfers steps of a program.
-
-    Returns:
-        the number that each step has now, and how many there are.
-    """
-    known, count = len(program.allocations), len(program)
+def insert(machine: Machine, found: Spills) -> None:
+    """Make the transfers steps of a machine's record."""
+    count = len(machine.program)
     at = np.array([transfer.before for transfer in found.transfers], np.int64)
     place = np.arange(count + 1) + np.searchsorted(at, np.arange(count + 1), side="right")
-    _Rewriting(program, found).run()
-    for allocation in program.allocations[:known]:
-        allocation.born = int(place[min(allocation.born, count)])
-        allocation.last = int(place[allocation.last]) if allocation.last >= 0 else -1
-    program.names = {int(place[step]): name for step, name in program.names.items()}
-    _set_lives(program, known)
-    return place
-
-
-def _set_lives(program: Program, known: int) -> None:
-    """Tiles are alive from their first use to their last; those from number ``known`` on are new."""
-    steps, tensors = program.uses()
-    first, last = np.full(len(program.allocations), len(program)), np.full(len(program.allocations), -1)
-    np.minimum.at(first, tensors, steps)
-    np.maximum.at(last, tensors, steps)
-    for tile in program.allocations:
-        if tile.id >= known or (tile.region is MemoryRegion.sbuf and tile.address is None and tile.last >= tile.born):
-            tile.born, tile.last = int(first[tile.id]), int(last[tile.id])
+    record(machine, _Rewriting(machine.program, found).rows(), place)
 
 
 class _Rewriting:
@@ -224,19 +209,16 @@ class _Rewriting:
         made = Allocation(number, MemoryRegion.private_hbm, of.shape, of.dtype, name, of.site, "tile", None, 0, core=of.core)
         return self._add(made)
 
-    def run(self) -> None:
-        program = self._program
-        steps, first, _ = program.tables
-        operands, sites = self._operands(), [program.site_number(step) for step in range(len(program))]
-        rows: list[tuple[int, int, Sequence[int]]] = []
+    def rows(self) -> list[Row]:
+        """All steps, with the transfers."""
+        own = rows_of(self._program, self._operands())
+        made: list[Row] = []
         at = 0
-        for transfer in [*self._found.transfers, None]:
-            until = len(steps) if transfer is None else transfer.before
-            rows += [(steps[s], sites[s], operands[first[s] : first[s + 1]]) for s in range(at, until)]
-            at = until
-            if transfer is not None:
-                rows.append((self._plan(transfer), sites[until], self._moved(transfer)))
-        program.record_again(rows)
+        for transfer in self._found.transfers:
+            made += own[at : transfer.before]
+            at = transfer.before
+            made.append((self._plan(transfer), own[at][1], self._moved(transfer)))
+        return made + own[at:]
 
     def _operands(self) -> array[int]:
         """The table of operands, tiles that come back as what they are then."""

@@ -218,7 +218,7 @@ def test_the_most_bytes_alive_are_the_peak(name: str) -> None:
         alive = bytes_alive(made.program, used.region)
         assert alive.max() == used.peak
         for order in ("program", "compiler"):
-            times, most = over_time(alive, made.timeline(order), made.program)
+            times, most = over_time(alive, made.timeline(order))
             assert most.max() == used.peak and np.all(np.diff(times) > 0) and np.all(np.diff(most) != 0)
 
 

@@ -84,7 +84,7 @@ class Team:
         self.constants: dict[int, Array] = {}
         self.registers: dict[str, Any] = {}
         self.dependencies: list[tuple[int, tuple[int, ...], dependency | None]] = []
-        self.ordered: list[tuple[int, int]] = []
+        self.ordered: list[Sequence[int]] = []
         self.hbm = [SharedHbm() for _ in range(ranks)]
         self.races = [Races(cores) for _ in range(ranks)]
         self.machines = [CoreMachine(self, worker, core, **options) for worker in range(ranks * cores)]

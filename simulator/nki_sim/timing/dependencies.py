@@ -39,7 +39,7 @@ class Dependencies:
     producers: array[int]
     kinds: array[int]
     order: Sequence[int]
-    """Program order, or the one that it was listed in, but for steps that ``depends_on`` puts after later ones."""
+    """Program order, but for steps that ``depends_on`` puts after later ones."""
 
     def of(self, step: int) -> array[int]:
         """The steps that a step waits for."""
@@ -53,7 +53,7 @@ def dependencies(
     program: Program,
     core: NeuronCore,
     explicit: Explicit = (),
-    ordered: Iterable[tuple[int, int]] = (),
+    ordered: Iterable[Sequence[int]] = (),
     *,
     room: bool = True,
 ) -> Dependencies:
@@ -61,7 +61,7 @@ def dependencies(
 
     Args:
         explicit: those of ``depends_on``.
-        ordered: blocks of ``nl.no_reorder``, first step and the one after the last.
+        ordered: the steps of each block of ``nl.no_reorder``.
         room: also those of tiles that wait until earlier ones have left.
 
     Raises:
@@ -75,7 +75,7 @@ def dependencies(
         _listed([(*pair, TRUE) for pair in _in_engines(program)]),
     ]
     first, producers, kinds = _merged(found, len(program))
-    order: Sequence[int] = range(len(program)) if program.relisted is None else program.relisted.tolist()
+    order: Sequence[int] = range(len(program))
     if names_later(explicit):
         order = _topological(first, producers, program, core)
     return Dependencies(first, producers, kinds, order)
@@ -95,10 +95,8 @@ def _on_memory(program: Program, core: NeuronCore, room: bool) -> Iterator[Edges
     rest = ~alone
     rest[alone] = cells.others
     history = History(all_.only(rest), allocations, shared)
-    places, gone = leaving(program.lives(), core, n) if room else ([], [])
+    places, gone = leaving(allocations, core, n) if room else ([], [])
     steps = np.array(places, np.int64)
-    if program.relisted is not None:
-        steps = program.relisted[steps]
     yield cells.edges()
     yield cells.endings(steps, np.array(gone, np.int64))
     yield history.edges(zip(steps.tolist(), gone, strict=True))
@@ -125,11 +123,11 @@ def _merged(found: list[Edges], n: int) -> tuple[array[int], array[int], array[i
     return made
 
 
-def _in_order(program: Program, ordered: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
+def _in_order(program: Program, ordered: Iterable[Sequence[int]]) -> Iterable[tuple[int, int]]:
     """Steps of ordered blocks, and the one before on the same engine or queue."""
-    for first, end in ordered:
+    for block in ordered:
         last: dict[tuple[int, str], int] = {}
-        for step in range(first, end):
+        for step in block:
             plan = program.plan_at(step)
             name = (plan.core, plan.cost.queue or plan.engine)
             if name in last:

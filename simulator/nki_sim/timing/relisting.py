@@ -25,6 +25,7 @@ FAR = 4096
 EFFORT = 1_000_000
 """Steps that are looked at, after which the search is given up."""
 
+ON_CHIP = (MemoryRegion.sbuf, MemoryRegion.psum)
 Room = tuple[int, MemoryRegion]
 """An on-chip memory of a core."""
 
@@ -42,18 +43,21 @@ class Relisting:
     moved: tuple[int, int]
 
 
-def relist(program: Program, core: NeuronCore, known: Dependencies) -> Relisting | None:
+def relist(
+    program: Program, core: NeuronCore, known: Dependencies, regions: Sequence[MemoryRegion] = ON_CHIP
+) -> Relisting | None:
     """An order of a program in which its tiles fit, if one is found.
 
     Args:
         known: its dependencies, without those of tiles that wait for room.
+        regions: the memories in which they must fit.
     """
     for steps in (range(len(program)), _late_fills(program, known)):
-        listing = _Listing(program, core, known)
+        listing = _Listing(program, core, known, regions)
         if listing.run(steps):
             order = np.array(listing.order, np.int64)
-            at = int(np.flatnonzero(order != np.arange(len(order)))[0])  # what fits as it is written needs no other order
-            return Relisting(order, (int(order[at]), at))
+            at = np.flatnonzero(order != np.arange(len(order)))
+            return Relisting(order, (int(order[at[0]]), int(at[0]))) if len(at) else None
     return None
 
 
@@ -81,9 +85,9 @@ def _late_fills(program: Program, known: Dependencies) -> list[int]:
 class _Listing:
     """Steps taken so far, and the rooms after them."""
 
-    def __init__(self, program: Program, core: NeuronCore, known: Dependencies):
+    def __init__(self, program: Program, core: NeuronCore, known: Dependencies, regions: Sequence[MemoryRegion]):
         self._known = known
-        tiles = {a.id: a for a in program.allocations if a.region.on_chip and a.address is None}
+        tiles = {a.id: a for a in program.allocations if a.region in regions and a.address is None}
         self._size = {number: tile.row_bytes for number, tile in tiles.items()}
         self._room: dict[int, Room] = {number: (tile.core, tile.region) for number, tile in tiles.items()}
         self._users: defaultdict[int, list[int]] = defaultdict(list)
