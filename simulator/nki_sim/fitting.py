@@ -17,7 +17,6 @@ from nki_sim.machine import Machine
 from nki_sim.memory import Allocation, MemoryRegion
 from nki_sim.placement import MemoryMap, place
 from nki_sim.program import Order, Program
-from nki_sim.rewriting import reorder
 
 if TYPE_CHECKING:
     from nki_sim.spilling import Spills
@@ -132,6 +131,7 @@ def _banks_fit(machines: Sequence[Machine]) -> bool:
 
 def _rewritten(machines: Sequence[Machine], order: Relisting | None, found: Spills | None) -> list[Placed]:
     """List the program in another order, make what is spilled steps of it, and place the tiles of each core."""
+    from nki_sim.rewriting import reorder
     from nki_sim.spilling import insert
 
     if order is not None:
