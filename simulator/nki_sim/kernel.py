@@ -41,10 +41,11 @@ from nki_sim.fitting import place_all
 from nki_sim.hw import LNC_VARIABLE, NeuronCore, core
 from nki_sim.inputs import Inputs
 from nki_sim.kept import keep, recall
-from nki_sim.machine import Disturbed, Machine
+from nki_sim.machine import Machine
 from nki_sim.memory import MemoryRegion
 from nki_sim.placement import MemoryMap, place
 from nki_sim.program import Order, Slot
+from nki_sim.reporting import Disturbed
 from nki_sim.run import Run, RunOptions
 from nki_sim.source import TRACE_ROOTS, Site
 from nki_sim.tensor import NkiTensor

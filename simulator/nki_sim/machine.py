@@ -6,10 +6,8 @@ One machine runs one kernel once on one NeuronCore. Which one is current is a co
 from __future__ import annotations
 
 import dataclasses
-import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from enum import Enum
 from types import FunctionType
 from typing import Any, ClassVar
@@ -22,16 +20,11 @@ from nki_sim.config import Configs
 from nki_sim.dtypes import Array, DType
 from nki_sim.errors import (
     Broken,
-    Diagnosis,
     NkiError,
     NkiIndexError,
     NkiTypeError,
-    NkiValidationError,
-    NkiWarning,
-    Report,
     Rule,
     page,
-    violation,
 )
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import ComputeInstruction, Instruction, OperandSpec, free, partitions
@@ -42,11 +35,12 @@ from nki_sim.isa.indirection import base_of, chosen, group_of, index_of, is_indi
 from nki_sim.isa.tensor_copy import tensor_copy
 from nki_sim.memory import FULL, NONE, Allocation, Memory, MemoryRegion
 from nki_sim.ops import Operator, UnknownOperatorError
-from nki_sim.pending import Pending, Waiting, can_wait, largest
-from nki_sim.program import ABSENT, SCALAR, Plan, Program, Slot
+from nki_sim.pending import Pending, can_wait, largest
+from nki_sim.program import ABSENT, SCALAR, Plan, Slot
 from nki_sim.psum import Accumulation, State
+from nki_sim.reporting import Reporting
 from nki_sim.scalars import RuntimeScalar, now
-from nki_sim.source import Site, call_chain, call_sites
+from nki_sim.source import Site, call_sites
 from nki_sim.tensor import NOT_EMPTY, NkiTensor, OutOfRangeError, resolve
 
 NEVER_WRITTEN = Rule(
@@ -106,10 +100,6 @@ NOT_A_TILE = Rule(
 _NOTHING = (ABSENT, 0)
 
 
-class Disturbed(Exception):  # noqa: N818 - nothing went wrong: what is done again has something new to say
-    """A body that is done again has a finding, or an error, that the recorded run did not have."""
-
-
 class Known:
     """Plans whose checks passed without a word, for all machines of one kind: what is checked does not depend on the run."""
 
@@ -132,7 +122,7 @@ class Known:
         self._plans[key] = plan
 
 
-class Machine:
+class Machine(Reporting):
     """One NeuronCore running one kernel: memories, program, accumulator registers, findings.
 
     Args:
@@ -157,14 +147,11 @@ class Machine:
     """The variable-length collective that waits for its trigger."""
 
     def __init__(self, core: NeuronCore, *, strict: bool = False, precise: bool = True, dry: bool = False, watch: bool = False):
-        self.core = core
-        self.strict = strict
+        super().__init__(core, strict)
         self.dry, self.watch = dry, watch
         self.memory = Memory(core, precise)
         self.memory.hollow = dry
-        self.program = Program()
         self.program.allocations = self.memory.allocations
-        self.report = Report()
         self.configs = Configs()
         """The options of the kernel that runs."""
         self.constants: dict[int, Array] = {}
@@ -186,12 +173,8 @@ class Machine:
         self.ordered: list[Sequence[int]] = []
         """The steps of each such block."""
         self._opened = 0
-        self._again: int | None = None
-        self._late: Waiting | None = None
         self.pending: Pending | None = None
         self._scoped = False
-        self._muted = False
-        self._disturbed = False
         self.static = True
         """Whether what it does is the same for all data: no registers, no loops at run time."""
         self._plans: dict[Any, tuple[int, Plan]] = {}
@@ -615,95 +598,7 @@ class Machine:
             storage.mark(tile.pattern)
             tile.written, tile.quiet = True, storage.is_plain
 
-    # -- findings and errors -----------------------------------------------------------------------------------------
-
-    def diagnose(self, ins: Instruction, rule: Rule, broken: Broken, notes: tuple[str, ...] = ()) -> Diagnosis:
-        """The diagnosis of a rule that this instruction breaks, at the user's line."""
-        words = ins.operand_words(broken.operand) if broken.operand else ""
-        return violation(
-            rule,
-            broken,
-            target=self.core.target,
-            instruction=type(ins).__name__,
-            operand_words=words,
-            notes=notes,
-            sites=self._sites(),
-            step=self._late.step if self._late else ins.step if ins.step >= 0 else len(self.program),
-        )
-
-    def _site_again(self) -> tuple[Site, ...]:
-        """The line of an instruction that a loop repeats, which is not on the stack."""
-        found = None if self._again is None else self.program.sites[self._again]
-        return () if found is None else (found,)
-
-    def _sites(self) -> tuple[Site, ...]:
-        """Where what is reported now was called."""
-        if self._late is None:
-            return (*self._site_again(), *call_chain(3))
-        found = self.program.site_at(self._late.step)
-        return tuple(self._late.sites) or (() if found is None else (found,))
-
-    def error(self, ins: Instruction, rule: Rule, broken: Broken) -> NkiError:
-        """The exception for a broken rule; the caller raises it. What the instruction would have used was alive until then."""
-        for _, tile in ins.tiles():
-            allocation = tile.storage.allocation
-            allocation.last = max(allocation.last, len(self.program) - 1)
-        diagnosis = self.diagnose(ins, rule, broken)
-        return _exception(broken.error)(diagnosis)
-
-    def broken(self, ins: Instruction, rule: Rule, broken: Broken) -> None:
-        """Raise for an error rule, report for a soft one."""
-        if rule.enforce in ("error", "runtime"):
-            raise self.error(ins, rule, broken)
-        self.finding(ins, rule, broken)
-
-    def finding(self, ins: Instruction, rule: Rule, broken: Broken, notes: tuple[str, ...] = ()) -> None:
-        """Report something the simulator lets through; under ``strict`` it is an error."""
-        if self._disturbed:
-            raise Disturbed
-        if not self._muted:
-            self.found(self.diagnose(ins, rule, broken, notes))
-
-    @contextmanager
-    def muted(self) -> Iterator[None]:
-        """Run bodies again without reporting what the first run reported."""
-        before, self._muted = self._muted, True
-        try:
-            yield
-        finally:
-            self._muted = before
-
-    @contextmanager
-    def disturbed(self) -> Iterator[None]:
-        """Run bodies again; whatever one has to report ends it.
-
-        Raises:
-            Disturbed: it must be said at the line that it is about: run the kernel itself.
-        """
-        self._disturbed = True
-        try:
-            yield
-        except (NkiError, OutOfRangeError) as error:
-            raise Disturbed from error
-        finally:
-            self._disturbed = False
-
-    def found(self, diagnosis: Diagnosis) -> None:
-        """Keep a finding and warn about it once per place; under ``strict`` raise it."""
-        if self._muted:
-            return
-        if self.strict:
-            raise NkiValidationError(diagnosis)
-        if not self.report.add(diagnosis):
-            return
-        site = diagnosis.site
-        warnings.warn_explicit(
-            NkiWarning(diagnosis),
-            NkiWarning,
-            site.filename if site else "<nki_sim>",
-            site.line if site else 1,
-            registry={},
-        )
+    # -- dependencies ------------------------------------------------------------------------------------------------
 
     def add_dependency(self, consumer: Instruction, producers: Iterable[Instruction], kind: dependency | None) -> None:
         """Keep an explicit order between instructions for the timing model.
@@ -753,16 +648,6 @@ def _offset_now(tile: NkiTensor) -> int:
         return tile.offset + resolve(tile.dynamic, tile)
     except OutOfRangeError:
         return tile.offset
-
-
-def _exception(wanted: type[Exception] | None) -> type[NkiError]:
-    if wanted is None:
-        return NkiValidationError
-    if issubclass(wanted, NkiError):
-        return wanted
-    from nki_sim.errors import NkiAssertionError
-
-    return {TypeError: NkiTypeError, AssertionError: NkiAssertionError}.get(wanted, NkiValidationError)
 
 
 def _wrong_space(name: str, tile: NkiTensor, spec: OperandSpec) -> tuple[str, str, str]:

@@ -29,7 +29,7 @@ before = set(sys.modules)
 shell.run_line_magic("load_ext", "nki_nb")
 print(*set(sys.modules) - before)
 """
-MOST_MODULES = 128
+MOST_MODULES = 129
 """Of ours, all instructions included."""
 
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from nki_sim.dtypes import Array, assign
-from nki_sim.machine import Disturbed, Machine
+from nki_sim.machine import Machine
 from nki_sim.replay import scratch
 from nki_sim.replay.accesses import Access
 from nki_sim.replay.fusion import factors, fuse
 from nki_sim.replay.nodes import Graph, Node
+from nki_sim.reporting import Disturbed
 
 Call = tuple[Callable[..., Any], list[Any]]
 
