@@ -161,6 +161,8 @@ def _moved(program: Program, found: Relisting) -> str:
 
 def _said(program: Program, found: Spills) -> str:
     """How much is spilled, and of which tile most."""
+    from nki_sim.timing.profile import format_size
+
     if not found.transfers:
         return "where a tile has no place while nobody needs what it holds"
     size: dict[int, int] = {}
@@ -172,8 +174,4 @@ def _said(program: Program, found: Spills) -> str:
         saved += moved if transfer.saves else 0
     most = program.allocations[max(size, key=lambda number: size[number])]
     where = f", most of it {most.label} of line {most.line}" if most.line else ""
-    return f"with {_bytes(saved)} spilled to HBM and {_bytes(sum(size.values()) - saved)} read back{where}"
-
-
-def _bytes(size: int) -> str:
-    return f"{size / 2**20:.4g} MiB" if size >= 2**20 else f"{size / 1024:.4g} KiB"
+    return f"with {format_size(saved)} spilled to HBM and {format_size(sum(size.values()) - saved)} read back{where}"

@@ -108,13 +108,13 @@ class Profile:
         mfu, most, hfu, mbu = (100 * share for share in (self.mfu, self.mfu_max, self.hfu, self.mbu))
         yield f"MFU {mfu:.2f} % (HBM allows {most:.2f} %), HFU {hfu:.2f} %, MBU {mbu:.2f} %"
         yield f"arithmetic intensity {self.arithmetic_intensity:.1f} flops per byte"
-        spilled = f"{_size(self.spill_save_bytes)} spilled, {_size(self.spill_reload_bytes)} read back"
+        spilled = f"{format_size(self.spill_save_bytes)} spilled, {format_size(self.spill_reload_bytes)} read back"
         yield (
-            f"HBM read {_size(self.hbm_read_bytes)}, written {_size(self.hbm_write_bytes)}; "
+            f"HBM read {format_size(self.hbm_read_bytes)}, written {format_size(self.hbm_write_bytes)}; "
             + (f"of that {spilled}" if self.spill_save_bytes or self.spill_reload_bytes else "no spills")
         )
         if self.dma_transfer_count:
-            yield f"DMA transfers {self.dma_transfer_count}, {_size(self.dma_transfer_average_bytes)} on average"
+            yield f"DMA transfers {self.dma_transfer_count}, {format_size(self.dma_transfer_average_bytes)} on average"
 
 
 def _plain(engines: dict[str, EngineProfile]) -> dict[str, Any]:
@@ -257,7 +257,8 @@ def format_time(ns: float) -> str:
     return f"{ns / 1e3:.2f} µs" if ns < 1e6 else f"{ns / 1e6:.3f} ms"
 
 
-def _size(n: float) -> str:
+def format_size(n: float) -> str:
+    """Bytes in the unit that suits them."""
     for unit in ("B", "KiB", "MiB"):
         if n < 1024:
             return f"{n:.4g} {unit}"
