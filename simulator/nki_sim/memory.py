@@ -273,8 +273,8 @@ class Storage:
         self.pitch = pitch
         self.base = base
         self.itemsize = itemsize or allocation.dtype.itemsize
-        self.row_elems = math.prod(allocation.shape[1:] if self.on_chip else allocation.shape)
-        self.rows = allocation.partitions
+        self.row_elems = allocation.row_bytes // allocation.dtype.itemsize
+        self.rows = allocation.shape[0] if self.on_chip else 1
         self.count = self.rows * self.row_elems
         self.mask: Marks | None = None
         self.unwritten_bytes = 0
@@ -284,7 +284,8 @@ class Storage:
         self.host: HostArray | None = None
         self.views: list[Any] | None = None
         self.pool: list[Array] | None = None
-        self.state = NONE
+        self._state = NONE
+        self.quiet_to_read = self.quiet_to_write = False
 
     def __del__(self) -> None:
         # Fresh pages cost more than most instructions: bytes that nobody else can see go back to the run's pool.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -1198,6 +1199,11 @@ def picking(base: NkiTensor, index: NkiTensor, count: int) -> NkiTensor:
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """Row-major strides, in elements."""
+    return _row_major(tuple(shape))
+
+
+@lru_cache(maxsize=4096)
+def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     strides = [1] * len(shape)
     for i in range(len(shape) - 2, -1, -1):
         strides[i] = strides[i + 1] * shape[i + 1]
