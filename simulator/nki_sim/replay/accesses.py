@@ -48,6 +48,7 @@ _access = partial(tuple.__new__, Access)
 """An access of its five fields, without the function that NamedTuple puts around it: every operand of a record is made so."""
 
 
+@lru_cache(maxsize=4096)
 def row_major(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     """Strides in bytes of a contiguous array."""
     strides, step = [], itemsize
