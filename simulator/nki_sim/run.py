@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,9 @@ class RunOptions:
         fit: ``program``: tiles must fit in memory as the kernel is written; ``compiler``: in some order that its dependencies
             allow, or with some of them written to HBM and read again, which is reported (:mod:`nki_sim.fitting`).
         watch: of a dry run, also report what is read, or returned, without having been written. (Other runs always do.)
+
+    Raises:
+        ValueError: another ``fit``.
     """
 
     target: str | NeuronCore | None = None
@@ -45,6 +48,10 @@ class RunOptions:
     dry: bool = False
     fit: Order = "program"
     watch: bool = False
+
+    def __post_init__(self) -> None:
+        if self.fit not in get_args(Order):
+            raise ValueError(f"fit is {self.fit!r}: it is 'program' or 'compiler'")
 
     @property
     def of_machine(self) -> dict[str, bool]:

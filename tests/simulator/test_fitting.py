@@ -104,6 +104,12 @@ def test_strict_runs_refuse_another_order():
         nki_sim.run(nine_banks, X, fit="compiler", strict=True)
 
 
+@pytest.mark.parametrize("called", [nki_sim.run, nki_sim.estimate])
+def test_there_are_two_ways_to_fit(called):
+    with pytest.raises(ValueError, match="fit is 'spill': it is 'program' or 'compiler'"):
+        called(nine_banks, X, fit="spill")
+
+
 def test_what_fits_as_it_is_written_stays_as_it_is():
     def kernel(x):
         return st(ld(x))
