@@ -590,9 +590,8 @@ class Machine(Reporting):
             storage.poison()
             storage.mark(tile.pattern, chosen(tile, self._group(ins)))
             return
-        whole = tile.size * tile.info.itemsize == storage.count * storage.allocation.dtype.itemsize
         data_tells = tile.dynamic is not None or not ins.writes_all  # which elements is not known before it runs
-        if whole or data_tells:
+        if data_tells or tile.is_whole:
             storage.state, storage.mask = FULL, None
         else:
             storage.mark(tile.pattern)

@@ -27,6 +27,9 @@ FRAGMENTED = Rule(
     enforce="warn",
 )
 
+Room = tuple[int, MemoryRegion]
+"""An on-chip memory of a core."""
+
 
 @dataclass
 class Occupancy:
@@ -135,6 +138,16 @@ def covered(tiles: Iterable[Allocation]) -> int:
         total += max(0, first + size - max(end, first))
         end = max(end, first + size)
     return total
+
+
+def free_bytes(allocations: Iterable[Allocation], core: NeuronCore) -> dict[Room, int]:
+    """Bytes per partition for tiles without an address; those with one keep theirs for the whole kernel."""
+    usable = {MemoryRegion.sbuf: core.sbuf_usable_bytes, MemoryRegion.psum: core.psum_usable_bytes}
+    placed: dict[Room, list[Allocation]] = {}
+    for tile in allocations:
+        if tile.region.on_chip:
+            placed.setdefault((tile.core, tile.region), []).append(tile)
+    return {room: usable[room[1]] - covered(tiles) for room, tiles in placed.items()}
 
 
 def _overflow(found: Occupancy, core: NeuronCore, rule: Rule, alive: list[Allocation], total: int) -> Diagnosis:

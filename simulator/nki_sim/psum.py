@@ -69,7 +69,7 @@ class Accumulation:
             self._view(tile, every=True)[chosen] = state
         elif self._parts and tile.sig in self._parts:
             self._parts[tile.sig] = state
-        elif _is_whole(tile):
+        elif tile.is_whole:
             self._rest = state
             self._forget()
         elif not self._add(tile, state):
@@ -78,7 +78,7 @@ class Accumulation:
     def read(self, tile: NkiTensor) -> None:
         """Another engine reads the tile: open sums there count as evicted."""
         state = self._state(tile)
-        if state is None and self._parts and _is_whole(tile):
+        if state is None and self._parts and tile.is_whole:
             self._rest = _evicted(self._rest)
             self._parts = {part: _evicted(state) for part, state in self._parts.items()}
             return
@@ -120,10 +120,6 @@ class Accumulation:
             self._forget()
             self._marks = marks
         return self._marks.of(tile.pattern, every)
-
-
-def _is_whole(tile: NkiTensor) -> bool:
-    return tile.size * tile.info.itemsize == tile.storage.count * tile.storage.itemsize
 
 
 def _evicted(state: State) -> State:

@@ -53,8 +53,7 @@ def record(machine: Machine, rows: Sequence[Row], place: Ints) -> None:
 def _set_lives(program: Program, new: Sequence[int]) -> None:
     """Tiles that the compiler places are alive from their first use to their last; other tensors from where they were made."""
     steps, tensors = program.uses()
-    first, last = np.full(len(program.allocations), len(program)), np.full(len(program.allocations), -1)
-    np.minimum.at(first, tensors, steps)
+    first, last = program.first_uses(), np.full(len(program.allocations), -1)
     np.maximum.at(last, tensors, steps)
     for tensor in program.allocations:
         placed_here = tensor.region.on_chip and tensor.address is None

@@ -20,7 +20,7 @@ from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import Cost
 from nki_sim.machine import Machine
 from nki_sim.memory import Allocation, MemoryRegion
-from nki_sim.placement import covered
+from nki_sim.placement import free_bytes
 from nki_sim.program import Plan, Program, Slot
 from nki_sim.rewriting import Row, record, rows_of
 from nki_sim.tensor import contiguous_strides
@@ -80,10 +80,8 @@ class _Evictions:
         for step in reversed(self._used):
             for tile in self._used[step]:
                 self._next[tile].append(step)
-        self._free = dict.fromkeys({a.core for a in program.allocations}, core.sbuf_usable_bytes)
-        for number in self._free:
-            fixed = [a for a in program.allocations if a.core == number and a.region is MemoryRegion.sbuf]
-            self._free[number] -= covered(fixed)
+        free = free_bytes(program.allocations, core)
+        self._free = {number: size for (number, region), size in free.items() if region is MemoryRegion.sbuf}
         self._inside: dict[int, dict[int, None]] = {number: {} for number in self._free}
         self._unsaved: set[int] = set()
         self._made = Spills([], {})

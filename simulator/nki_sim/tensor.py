@@ -304,6 +304,12 @@ class NkiTensor:
         return math.prod(self.shape)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it has as many bytes as the tensor that it is a view of."""
+        storage = self.storage
+        return self.size * self.info.itemsize == storage.count * storage.allocation.dtype.itemsize
+
+    @property
     def data(self) -> NkiTensor:
         """The tensor itself: what a grid of tiles calls its operand."""
         return self

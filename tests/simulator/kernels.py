@@ -2,6 +2,9 @@
 
 import nki.isa as nisa
 import nki.language as nl
+import nki_sim
+import pytest
+from nki_sim.errors import NkiCapacityError
 
 TARGETS = ("trn1", "trn2", "trn3")
 
@@ -42,3 +45,10 @@ def copied(tile):
     to = sb(*tile.shape, dt=tile.dtype)
     nisa.tensor_copy(dst=to, src=tile, engine=nisa.engine.vector)
     return to
+
+
+def refused(kernel, *arguments, **options):
+    """What is said of a kernel whose tiles do not fit."""
+    with pytest.raises(NkiCapacityError) as caught:
+        nki_sim.run(kernel, *arguments, **options)
+    return str(caught.value)

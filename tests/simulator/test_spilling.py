@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from kernels import ld, ps, sb, st
+from kernels import ld, ps, refused, sb, st
 from nki_sim import NkiValidationError, NkiWarning
-from nki_sim.errors import NkiCapacityError
 from nki_sim.hw import core
 from nki_sim.memory import MemoryRegion
 from nki_sim.timing import advise
@@ -58,13 +57,6 @@ def transfers(run, way):
 def moved(run, way):
     """Bytes of them."""
     return sum(step.operands[0].bytes for step in transfers(run, way))
-
-
-def refused(kernel, *arguments, **options):
-    """What is said of a kernel whose tiles do not fit."""
-    with pytest.raises(NkiCapacityError) as caught:
-        nki_sim.run(kernel, *arguments, **options)
-    return str(caught.value)
 
 
 # --- what is said ----------------------------------------------------------------------------------------------------

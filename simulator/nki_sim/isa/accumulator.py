@@ -11,7 +11,6 @@ from nki_sim.isa.base import Instruction
 from nki_sim.isa.enums import reduce_cmd
 from nki_sim.isa.values import reduce_rows
 from nki_sim.ops import Operator
-from nki_sim.tensor import NkiTensor
 
 DIRTY = Rule(
     "vector.accumulator_idle_dirty",
@@ -83,8 +82,3 @@ def accumulator(engine: str) -> Accumulator:
     registers = context.machine().lasting(engine, lambda: Accumulator(SHARED_SCALAR if engine == "scalar" else SHARED))
     assert isinstance(registers, Accumulator)
     return registers
-
-
-def goes_on(command: reduce_cmd, reduce_res: NkiTensor | None = None) -> bool:
-    """Whether an instruction needs what the registers held before it."""
-    return command is reduce_cmd.reduce or (command is reduce_cmd.idle and reduce_res is not None)

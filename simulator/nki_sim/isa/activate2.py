@@ -13,7 +13,7 @@ from nki_sim import context, ops
 from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, Rule, isa_page, page, rule
 from nki_sim.hw import NeuronCore
-from nki_sim.isa.accumulator import accumulator, goes_on
+from nki_sim.isa.accumulator import accumulator
 from nki_sim.isa.activation import domain_check
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, Cost, column, free, instruction, partitions, read, write
 from nki_sim.isa.checks import one_of_commands
@@ -195,10 +195,6 @@ class activate2(ComputeInstruction):
             return np.asarray(function(x), np.float32)
 
         return activated
-
-    def goes_on(self) -> bool:
-        """As its command says."""
-        return goes_on(self.reduce_cmd, self.reduce_res)
 
     def body(self, core: NeuronCore) -> Body:
         rows, n, shape, ndim = partitions(self.data), free(self.data), self.dst.shape, self.dst.ndim

@@ -12,7 +12,7 @@ from nki_sim import context, ops
 from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, Rule, isa_page, page, rule
 from nki_sim.hw import NeuronCore
-from nki_sim.isa.accumulator import accumulator, goes_on
+from nki_sim.isa.accumulator import accumulator
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, Cost, column, free, instruction, partitions, read, write
 from nki_sim.isa.checks import one_of_commands
 from nki_sim.isa.cost import READ_REGISTERS, at_least, elements, table_of
@@ -169,10 +169,6 @@ class ScalarActivation(ComputeInstruction):
     def cost(self, core: NeuronCore) -> Cost:
         """With the table of its function."""
         return replace(super().cost(core), table=table_of(ops.lookup(self.op).name))
-
-    def goes_on(self) -> bool:
-        """As its command says."""
-        return goes_on(self.command(), self.reduce_res)
 
     def speaks(self) -> bool:
         """Inputs outside the function's range are reported."""
@@ -337,6 +333,10 @@ class activation_reduce(ScalarActivation):
     indirect_operands = allowed("activation_reduce", ("dst", "data"), (engine.scalar,))
     indirect_partitions = aligned("activation_reduce", "data")
     indirect_scatter = no_psum_scatter("activation_reduce")
+
+    def goes_on(self) -> bool:
+        """It begins anew and reads the sum out."""
+        return False
 
     def command(self) -> ReduceCmd:
         return ReduceCmd.reset_reduce

@@ -31,7 +31,7 @@ from nki_sim import context
 from nki_sim.errors import Broken, Checked, Rule, isa_page, page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa import indirection
-from nki_sim.isa.enums import dependency, engine
+from nki_sim.isa.enums import dependency, engine, reduce_cmd
 from nki_sim.memory import PARTITION_LIMIT, MemoryRegion
 from nki_sim.tensor import NkiTensor, coalesce
 from nki_sim.unrolled import Keyed, keyed, keyed_by
@@ -280,7 +280,9 @@ class Instruction:
 
     def goes_on(self) -> bool:
         """Of one that uses what lasts in its engine, registers or states: whether it needs what an earlier one left there."""
-        return True
+        command = getattr(self, "reduce_cmd", reduce_cmd.reduce)
+        reads_out = command is reduce_cmd.idle and getattr(self, "reduce_res", None) is not None
+        return command is reduce_cmd.reduce or reads_out
 
     def flops(self) -> int:
         """Floating-point operations of the tensor engine."""

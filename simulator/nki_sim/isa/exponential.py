@@ -10,7 +10,7 @@ from nki_sim import ops
 from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
-from nki_sim.isa.accumulator import accumulator, goes_on
+from nki_sim.isa.accumulator import accumulator
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, column, free, instruction, partitions, read, write
 from nki_sim.isa.checks import one_of_commands
 from nki_sim.isa.cost import at_least, elements
@@ -132,10 +132,6 @@ class exponential(ComputeInstruction):
     def cycles(self, core: NeuronCore) -> float:
         """N/4: four times the rate of the Scalar Engine."""
         return at_least(elements(self, "src") / 4)
-
-    def goes_on(self) -> bool:
-        """As its command says."""
-        return goes_on(self.reduce_cmd, self.reduce_res)
 
     def body(self, core: NeuronCore) -> Body:
         rows, n, shape = partitions(self.src), free(self.src), self.dst.shape

@@ -10,7 +10,7 @@ from nki_sim import ops
 from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
-from nki_sim.isa.accumulator import accumulator, goes_on
+from nki_sim.isa.accumulator import accumulator
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, column, free, instruction, partitions, read, write
 from nki_sim.isa.checks import one_of_commands
 from nki_sim.isa.cost import READ_REGISTERS, at_least, elements
@@ -96,10 +96,6 @@ class select_reduce(ComputeInstruction):
     def cycles(self, core: NeuronCore) -> float:
         """2N, plus 64 with a result: undocumented, taken from tensor_copy_predicated."""
         return at_least(2 * elements(self, "dst")) + (READ_REGISTERS if self.reduce_res is not None else 0.0)
-
-    def goes_on(self) -> bool:
-        """As its command says."""
-        return goes_on(self.reduce_cmd, self.reduce_res)
 
     def body(self, core: NeuronCore) -> Body:
         rows, n, shape = partitions(self.on_true), free(self.on_true), self.dst.shape

@@ -10,7 +10,7 @@ from nki_sim import ops
 from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
-from nki_sim.isa.accumulator import accumulator, goes_on
+from nki_sim.isa.accumulator import accumulator
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, column, free, instruction, partitions, read, write
 from nki_sim.isa.checks import arithmetic, one_of_commands, operator_gen
 from nki_sim.isa.cost import at_least, elements
@@ -109,10 +109,6 @@ class tensor_scalar_cumulative(ComputeInstruction):
     def cycles(self, core: NeuronCore) -> float:
         """N (an estimate: the documents have no number)."""
         return at_least(elements(self, "src"))
-
-    def goes_on(self) -> bool:
-        """As its command says."""
-        return goes_on(self.reduce_cmd)
 
     def body(self, core: NeuronCore) -> Body:
         rows, n, shape = partitions(self.src), free(self.src), self.dst.shape

@@ -10,7 +10,7 @@ from nki_sim import ops
 from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, isa_page, rule
 from nki_sim.hw import NeuronCore
-from nki_sim.isa.accumulator import accumulator, goes_on
+from nki_sim.isa.accumulator import accumulator
 from nki_sim.isa.base import ON_CHIP, Body, ComputeInstruction, column, free, instruction, partitions, read, write
 from nki_sim.isa.checks import arithmetic, one_of_commands, operator_gen
 from nki_sim.isa.cost import READ_REGISTERS, at_least, elements
@@ -119,10 +119,6 @@ class tensor_scalar_reduce(ComputeInstruction):
     def cycles(self, core: NeuronCore) -> float:
         """N + 64: the registers are read out by a second instruction."""
         return at_least(elements(self, "data")) + READ_REGISTERS
-
-    def goes_on(self) -> bool:
-        """As its command says."""
-        return goes_on(self.reduce_cmd, self.reduce_res)
 
     def body(self, core: NeuronCore) -> Body:
         rows, n, shape = partitions(self.data), free(self.data), self.dst.shape

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nki_sim.hw import NeuronCore
-from nki_sim.memory import Allocation, MemoryRegion
-from nki_sim.placement import covered
+from nki_sim.memory import MemoryRegion
+from nki_sim.placement import Room, free_bytes
 from nki_sim.program import Ints, Program
 from nki_sim.timing.dependencies import Dependencies
 
@@ -26,8 +26,6 @@ EFFORT = 1_000_000
 """Steps that are looked at, after which the search is given up."""
 
 ON_CHIP = (MemoryRegion.sbuf, MemoryRegion.psum)
-Room = tuple[int, MemoryRegion]
-"""An on-chip memory of a core."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ class _Listing:
         for step, tile in _uses(program, tiles):
             self._users[tile].append(step)
             self._used[step] += (tile,)
-        self.free = _free(program.allocations, core)
+        self.free = free_bytes(program.allocations, core)
         self._left = {tile: len(steps) for tile, steps in self._users.items()}
         self._inside: defaultdict[Room, dict[int, None]] = defaultdict(dict)
         """Tiles in use, in the order in which they came."""
@@ -194,13 +192,3 @@ def _uses(program: Program, tiles: Iterable[int]) -> Iterable[tuple[int, int]]:
     steps, tensors = program.uses()
     mine = chosen[tensors]
     return dict.fromkeys(zip(steps[mine].tolist(), tensors[mine].tolist(), strict=True))
-
-
-def _free(allocations: Sequence[Allocation], core: NeuronCore) -> dict[Room, int]:
-    """Bytes per partition for tiles without an address; those with one keep theirs for the whole kernel."""
-    usable = {MemoryRegion.sbuf: core.sbuf_usable_bytes, MemoryRegion.psum: core.psum_usable_bytes}
-    placed: dict[Room, list[Allocation]] = {}
-    for tile in allocations:
-        if tile.region.on_chip:
-            placed.setdefault((tile.core, tile.region), []).append(tile)
-    return {room: usable[room[1]] - covered(tiles) for room, tiles in placed.items()}
