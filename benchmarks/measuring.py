@@ -13,6 +13,7 @@ from typing import Any
 import nki_sim
 import numpy as np
 from nki_sim.kernel import Kernel, jit
+from nki_sim.replay import PROGRAMS
 from threadpoolctl import threadpool_info
 
 Work = Callable[[], Any]
@@ -38,14 +39,16 @@ def ratio(ours: Sequence[float], bare: Sequence[float]) -> float:
     return statistics.median(a / b for a, b in zip(ours, bare, strict=True))
 
 
-def recorded(kernel: Kernel, args: Sequence[Any]) -> Work:
-    """A first run: the kernel's Python, all checks, and the record.
+def recorded(kernel: Kernel, args: Sequence[Any], *, first: bool = False) -> Work:
+    """A run of the kernel's Python, with all checks and the record; ``first``: as no earlier run has recorded it.
 
     Raises:
         RuntimeError: it was remembered.
     """
 
     def run() -> Any:
+        if first:
+            PROGRAMS.forget()
         return nki_sim.run(jit(kernel.function), *args)
 
     run()

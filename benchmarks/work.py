@@ -23,7 +23,12 @@ Times = tuple[list[float], list[float]]
 
 @dataclass(frozen=True)
 class Comparison:
-    """A kernel, its arguments, the same work in NumPy, and what recording and replaying are held to."""
+    """A kernel, its arguments, the same work in NumPy, and what recording and replaying are held to.
+
+    Attributes:
+        fused: whether recorded instructions run fused, for which programs are kept from run to run: both are measured, the
+            first run of a record and a further one.
+    """
 
     name: str
     kernel: Kernel
@@ -31,27 +36,34 @@ class Comparison:
     bare: Work
     bars: tuple[float | None, float | None]
     tolerance: float = 1e-4
+    fused: bool = True
 
-    def works(self) -> list[Work]:
-        """Recorded and NumPy, and where something replays, that and NumPy again; checked first."""
-        works = [recorded(self.kernel, self.args), self.bare]
-        agree(self.name, works[0]().result, self.bare(), self.tolerance)
+    def works(self) -> dict[str, Work | None]:
+        """What is measured, by name, checked first; ``None`` where nothing replays yet."""
+        run = recorded(self.kernel, self.args)
+        agree(self.name, run().result, self.bare(), self.tolerance)
         again = replayed(self.kernel, self.args)
         if again is not None:
             agree(self.name, again(), self.bare(), self.tolerance)
-            works += [again, self.bare]
-        return works
+        if not self.fused:
+            return {"recorded": run, "replayed": again}
+        return {"recorded first": recorded(self.kernel, self.args, first=True), "recorded again": run, "replayed": again}
 
 
 def pairs(made: Comparison, repeat: int, clock: Callable[[], float]) -> Iterator[tuple[str, float | None, Times | None]]:
-    """For recorded and for replayed: its name, its bar, and the seconds of both sides; ``None`` where nothing replays yet."""
-    times = alternately(made.works(), repeat, clock)
-    for i, (how, bar) in enumerate(zip(("recorded", "replayed"), made.bars, strict=True)):
-        yield how, bar, (times[2 * i], times[2 * i + 1]) if 2 * i < len(times) else None
+    """For all ways to run it: the name, the bar, and the seconds of both sides; ``None`` where nothing replays yet."""
+    works = made.works()
+    there = {how: work for how, work in works.items() if work is not None}
+    times = alternately(
+        [work for pair in zip(there.values(), [made.bare] * len(there), strict=True) for work in pair], repeat, clock
+    )
+    measured = dict(zip(there, zip(times[::2], times[1::2], strict=True), strict=True))
+    for how in works:
+        yield how, made.bars[how == "replayed"], measured.get(how)
 
 
 def rows(repeat: int, made: Comparison) -> list[Found]:
-    """Ratios to NumPy: a line for recorded, one for replayed."""
+    """Ratios to NumPy: a line for each way to run it."""
     found = []
     for how, bar, times in pairs(made, repeat, time.perf_counter):
         if times is None:
@@ -110,7 +122,7 @@ def overhead(repeat: int) -> list[Found]:
     for name, x in (("whole_tiles", normal(32, 32)), ("fresh_slices", normal(32, 64))):
         title = f"overhead per instruction, {name.replace('_', ' ')}"
         args = (x, ROUNDS)
-        made = Comparison(title, getattr(kernels, name), args, partial(getattr(bare, name), *args), (5.0, 1.0))
+        made = Comparison(title, getattr(kernels, name), args, partial(getattr(bare, name), *args), (5.0, 1.0), fused=False)
         found += _above(repeat, made, A_ROUND * ROUNDS)
     return found
 

@@ -207,11 +207,11 @@ class NkiMagics(Magics):
             raise UsageError(str(error.args[0])) from None
 
     def _reset(self, _: str) -> None:
-        from nki_sim.replay import scratch
+        from nki_sim import replay
 
         self.last, self.views = None, []
         KERNELS.clear()
-        scratch.forget()
+        replay.forget()
         self.forget_target()
         print(f"target: {core()}")
 

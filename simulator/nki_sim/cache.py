@@ -12,7 +12,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nki_sim.dtypes import Array, DType
@@ -46,14 +46,12 @@ class Entry:
         inputs: allocation numbers of its inputs.
         outputs: where its results lie.
         returned: what the kernel returned, with the places of results in ``outputs`` for tensors.
-        lock: held while it runs: its storage serves one call at a time.
     """
 
     machine: Machine
     inputs: tuple[int, ...]
     outputs: tuple[Access, ...]
     returned: Any
-    lock: threading.Lock = field(default_factory=threading.Lock)
     _bound: Bound | None = None
 
     def __call__(self, arrays: Sequence[Array]) -> tuple[list[Array], dict[int, Array]]:
@@ -62,15 +60,14 @@ class Entry:
         Raises:
             Disturbed: an instruction has something to report.
         """
-        with self.lock:
-            return self.bind()(arrays)
+        return self.bind()(arrays)
 
     def bind(self) -> Bound:
         """Its program, bound to storage."""
         if self._bound is None:
-            from nki_sim.replay import Bound  # for the second call, or a fused first one
+            from nki_sim.replay import PROGRAMS  # for the second call, or a fused first one
 
-            self._bound = Bound(self.machine, self.inputs, self.outputs)
+            self._bound = PROGRAMS.bound(self.machine, self.inputs, self.outputs)
         return self._bound
 
     @property

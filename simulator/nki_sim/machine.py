@@ -6,6 +6,7 @@ One machine runs one kernel once on one NeuronCore. Which one is current is a co
 from __future__ import annotations
 
 import dataclasses
+import math
 import weakref
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from enum import Enum
@@ -388,17 +389,20 @@ class Machine(Reporting):
         seen = [v.signature if isinstance(v, NkiTensor) else type(v) for v in values]
         key = (type(ins), params, _types(params), *seen)
         plan = self._known.get(key) if all(v.memory is self.memory for v in values if isinstance(v, NkiTensor)) else None
+        shared = plan is not None
         if plan is None:
             findings, given = len(self.report.findings), _types(type(ins).get_params(ins))
             plan = self._checked(ins, values)
             silent = len(self.report.findings) == findings and _types(type(ins).get_params(ins)) == given  # no enum's number
-            if plan.waits and _is_plain(params) and silent and not self._muted:
+            shared = plan.waits and _is_plain(params) and silent and not self._muted
+            if shared:
                 self._known.add(key, plan)
         self._asked = set()
-        plan = plan.running(self._body(ins, values[: len(type(ins).operand_names)]))
-        plan.lasting, plan.goes_on = tuple(sorted(self._asked)), bool(self._asked) and ins.goes_on()
-        self.program.plans.append(plan)
-        return len(self.program.plans) - 1, plan
+        made = plan.running(self._body(ins, values[: len(type(ins).operand_names)]))
+        made.lasting, made.goes_on = tuple(sorted(self._asked)), bool(self._asked) and ins.goes_on()
+        made.origin = plan if shared else None
+        self.program.plans.append(made)
+        return len(self.program.plans) - 1, made
 
     def _checked(self, ins: Instruction, values: tuple[Any, ...]) -> Plan:
         kind = type(ins)
@@ -627,8 +631,10 @@ def _is_plain(value: Any) -> bool:
 
 
 def _types(value: Any) -> Any:
-    """What tells 1 from 1.0 and True, which are equal."""
-    return tuple(map(_types, value)) if isinstance(value, tuple) else type(value)
+    """What tells 1 from 1.0 and True, and 0.0 from -0.0, which are equal."""
+    if isinstance(value, tuple):
+        return tuple(map(_types, value))
+    return (type(value), math.copysign(1.0, value)) if isinstance(value, (float, np.floating)) else type(value)
 
 
 def _run_dry(plan: Plan, values: tuple[Any, ...]) -> None:

@@ -60,7 +60,7 @@ def _no_way(*_: Any) -> Any:
     raise AssertionError("a machine writes out what its plans do")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Plan:
     """What all alike steps share: checked, resolved and ready to run."""
 
@@ -94,6 +94,8 @@ class Plan:
     lasting: tuple[str, ...] = ()
     """What it uses that lasts in its engine from instruction to instruction, by name; ``goes_on``: it needs what was there."""
     goes_on: bool = False
+    origin: Plan | None = None
+    """What it was copied from, where nothing else decides what it does: the plan of all runs, whose checks were silent."""
     spill: Literal["", "save", "reload"] = ""
     """Of a transfer that a compiler adds where tiles do not fit: to HBM, or back (:mod:`nki_sim.spilling`)."""
     look: Callable[..., None] = _no_way

@@ -16,7 +16,7 @@ from IPython.core.completer import provisionalcompleter
 from nki_sim import NkiValidationError, NkiWarning
 from nki_sim.cache import KERNELS
 from nki_sim.errors import NkiCapacityError
-from nki_sim.replay import scratch
+from nki_sim.replay import PROGRAMS, scratch
 from session import Notebook
 from sources import DOUBLE, FORGETFUL, GREEDY, HOARDER, IN_PLACE, MATMUL, TWO
 
@@ -157,10 +157,8 @@ def test_targets(notebook: Notebook) -> None:
     assert "trn2 (NeuronCore-v3)" in notebook.run("%nki target").text
     notebook.run("%nki target gen2")
     assert "trn1 (NeuronCore-v2)" in notebook.run("%nki d = double(rhs[:3])").text
-    scratch.give_back(scratch.take((256, 128)))
     notebook.run("%nki reset")
     assert "trn2" in notebook.run("%nki target").text
-    assert not len(KERNELS) and not scratch.kept()
 
 
 def test_limits_read_while_a_cell_is_defined_are_those_of_its_target(notebook: Notebook) -> None:
@@ -377,14 +375,15 @@ def test_unload_takes_everything_away(notebook: Notebook) -> None:
     assert notebook.run("%nki info").error is None
 
 
-def test_reset_forgets_specialised_kernels(notebook: Notebook) -> None:
+def test_reset_forgets_what_is_kept_for_the_next_run(notebook: Notebook) -> None:
     notebook.run("%%nki\n" + DOUBLE)
     KERNELS.clear()
     for _ in range(2):
-        assert notebook.run("d = double(rhs[:96])").error is None
-    assert len(KERNELS) == 1
+        assert notebook.run("d = double(rhs[:128])").error is None
+    scratch.give_back(scratch.take((256, 128)))
+    assert len(KERNELS) == 1 and len(PROGRAMS) >= 1 and scratch.kept()
     assert notebook.run("%nki reset").error is None
-    assert len(KERNELS) == 0
+    assert len(KERNELS) == len(PROGRAMS) == scratch.kept() == 0
 
 
 def test_lint_of_a_call(notebook: Notebook) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -19,7 +23,7 @@ Call = tuple[Callable[..., Any], list[Any]]
 
 
 class Bound:
-    """A program whose operands are NumPy views made once.
+    """A program whose operands are NumPy views made once; it serves one call at a time.
 
     Tiles share bytes when they are never alive together, as they did in the run that was recorded. Views of inputs and
     outputs are made again when these are other arrays than before. What several cores did is done by one thread, in the order
@@ -30,10 +34,13 @@ class Bound:
         inputs: allocation numbers of the inputs, in the order of the arrays of a call.
         outputs: accesses that a call returns the values of, each in an array of its own.
         unfused: do every instruction by itself.
+
+    Attributes:
+        steps: instructions of the record; ``nbytes``: of storage between the inputs and the outputs.
     """
 
     def __init__(self, machine: Machine, inputs: Sequence[int], outputs: Sequence[Access], *, unfused: bool = False):
-        self._machine = machine
+        self._machine, self._lock = machine, threading.Lock()
         self._inputs, self._outputs = tuple(inputs), tuple(outputs)
         graph = Graph.of(machine)
         self._written = {number for number in inputs if graph.written(number)}
@@ -41,6 +48,7 @@ class Bound:
         self._nodes, self._wide = nodes, self._widen(nodes)
         outside = {*self._inputs, *self._wide.values(), *(o.key for o in self._outputs)}
         data = _Bytes(machine, nodes, outside)
+        self.steps, self.nbytes = len(machine.program), data.nbytes
         self._calls: list[Call] = []
         self._loose: dict[Any, list[tuple[list[Any], int, Access]]] = {key: [] for key in outside}
         for node in nodes:
@@ -79,6 +87,12 @@ class Bound:
         Raises:
             Disturbed: an instruction has something to say about these values; nothing was returned.
         """
+        with self._lock:
+            return self._run(arrays, watch)
+
+    def _run(
+        self, arrays: Sequence[Array], watch: Callable[[Node, list[Any]], None] | None
+    ) -> tuple[list[Array], dict[int, Array]]:
         written: dict[int, Array] = {}
         for place, (number, array) in enumerate(zip(self._inputs, arrays, strict=True)):
             if number in self._written:
@@ -143,41 +157,73 @@ class Bound:
             self._bound.pop(key, None)
 
 
+@dataclass(eq=False)
+class _Place:
+    """Bytes that one allocation after the other has: as many as the largest of them needs."""
+
+    size: int
+    data: Array | None = None
+
+    @property
+    def bytes(self) -> Array:
+        if self.data is None:
+            self.data = np.zeros(self.size, np.uint8)
+        return self.data
+
+
 class _Bytes:
     """Bytes for all allocations that a program uses, shared by those that are never alive together."""
 
     def __init__(self, machine: Machine, nodes: list[Node], outside: set[Any]):
         self._machine = machine
-        self._of: dict[Any, Array] = {}
+        self._places: list[_Place] = []
+        self._of: dict[Any, _Place] = {}
         births, deaths = _lives(nodes, outside)
-        pools: dict[int, list[Array]] = {}
-        for at in range(len(nodes)):
+        free: list[_Place] = []
+        for at in sorted({*births, *deaths}):
             for key in births.get(at, ()):
-                size = self._size(key)
-                pool = pools.setdefault(size, [])
-                self._of[key] = pool.pop() if pool else self._made(key, size)
+                self._of[key] = self._own(key) or self._taken(free, self._size(key))
             for key in deaths.get(at, ()):
                 if isinstance(key, int) and key not in machine.constants:
-                    pools.setdefault(self._size(key), []).append(self._of[key])
+                    insort(free, self._of[key], key=_size_of)
 
     def of(self, key: Any) -> Array:
-        return self._of[key]
+        return self._of[key].bytes
 
-    def _made(self, key: Any, size: int) -> Array:
+    @property
+    def nbytes(self) -> int:
+        return sum(place.size for place in self._places)
+
+    def _own(self, key: Any) -> _Place | None:
+        """What a constant's values are in."""
         constant = self._machine.constants.get(key)
-        if constant is not None:
-            return np.ascontiguousarray(constant).reshape(-1).view(np.uint8)
-        return np.zeros(size, np.uint8)
+        if constant is None:
+            return None
+        return self._made(constant.nbytes, np.ascontiguousarray(constant).reshape(-1).view(np.uint8))
+
+    def _taken(self, free: list[_Place], size: int) -> _Place:
+        """The smallest free place that is large enough, or else the largest one, which grows."""
+        at = min(bisect_left(free, size, key=_size_of), len(free) - 1)
+        if at < 0:
+            return self._made(size)
+        found = free.pop(at)
+        found.size = max(found.size, size)
+        return found
+
+    def _made(self, size: int, data: Array | None = None) -> _Place:
+        self._places.append(_Place(size, data))
+        return self._places[-1]
 
     def _size(self, key: Any) -> int:
         if not isinstance(key, int):  # the real bytes of a core's memory
             core, region = self._machine.core, key[0]
             return core.partitions * (core.sbuf_partition_bytes if region.value == "sbuf" else core.psum_partition_bytes)
-        if key in self._machine.constants:
-            return -1 - key  # bytes of its own
         tensor = self._machine.program.allocations[key]
         stored = self._machine.memory.stored(tensor.dtype).itemsize
         return tensor.partitions * tensor.row_bytes // tensor.dtype.itemsize * stored
+
+
+_size_of = attrgetter("size")
 
 
 def _lives(nodes: list[Node], outside: set[Any]) -> tuple[dict[int, list[Any]], dict[int, list[Any]]]:
