@@ -36,7 +36,7 @@ from nki_sim.isa.indirection import base_of, chosen, group_of, index_of, is_indi
 from nki_sim.isa.tensor_copy import tensor_copy
 from nki_sim.memory import FULL, NONE, Allocation, Memory, MemoryRegion
 from nki_sim.ops import Operator, UnknownOperatorError
-from nki_sim.pending import Pending, can_wait, largest
+from nki_sim.pending import Pending, Waiting, can_wait, largest
 from nki_sim.program import ABSENT, SCALAR, Plan, Slot
 from nki_sim.psum import Accumulation, State
 from nki_sim.reporting import Reporting
@@ -321,7 +321,7 @@ class Machine(Reporting):
         if pending is None:
             return
         try:
-            for late in pending.waiting:
+            for late in map(Waiting._make, pending.waiting):
                 self._late, late.instruction.step = late, late.step
                 late.plan.do(late.plan.body, late.values)
         finally:

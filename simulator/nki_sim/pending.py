@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nki_sim.isa.base import Instruction
 from nki_sim.program import Plan
@@ -26,8 +25,7 @@ MOST = 50_000
 """Instructions that may wait."""
 
 
-@dataclass(slots=True)
-class Waiting:
+class Waiting(NamedTuple):
     """One of them: what it will be called with, and from where it was issued."""
 
     instruction: Instruction
@@ -38,27 +36,38 @@ class Waiting:
 
 
 class Pending:
-    """The instructions that wait, in program order."""
+    """The instructions that wait, in program order.
+
+    Attributes:
+        waiting: each as the fields of :class:`Waiting`.
+        room: so many may wait before one more has to be asked about; who has nothing to report need not ask before.
+    """
 
     def __init__(self) -> None:
-        self.waiting: list[Waiting] = []
-        self._elements = 0
+        self.waiting: list[tuple[Instruction, Plan, tuple[Any, ...], int, Sequence[Site]]] = []
+        self.room = SAMPLE
 
     def take(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], step: int) -> bool:
         """Let an instruction wait; False when it must run now, and so all before it."""
         waiting = self.waiting
         if not plan.waits or len(waiting) >= MOST:
             return False
-        self._elements += plan.elements
-        if len(waiting) == SAMPLE and self._elements < SAMPLE * LARGE:
-            return False
-        waiting.append(Waiting(ins, plan, values, step, call_chain(4) if plan.speaks else ()))
+        if len(waiting) == SAMPLE:
+            if self.elements + plan.elements < SAMPLE * LARGE:
+                return False
+            self.room = MOST
+        waiting.append((ins, plan, values, step, call_chain(4) if plan.speaks else ()))
         return True
+
+    @property
+    def elements(self) -> int:
+        """Of the largest operand of each."""
+        return sum([plan.elements for _, plan, *_ in self.waiting])
 
     @property
     def worth_fusing(self) -> bool:
         """Whether they are large enough, on average."""
-        return self._elements >= LARGE * len(self.waiting) > 0
+        return self.elements >= LARGE * len(self.waiting) > 0
 
 
 def can_wait(ins: Instruction, values: tuple[Any, ...]) -> bool:

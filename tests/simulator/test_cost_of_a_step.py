@@ -107,13 +107,13 @@ def python_functions(step: Callable[[], Any]) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "whole", "sliced"),
     [
-        ("dma_copy", 10, 14),
-        ("nc_matmul", 13, 19),
-        ("nc_matmul, adding", 18, 24),
-        ("nc_matmul, evicted", 35, 42),
-        ("tensor_tensor", 8, 14),
-        ("tensor_scalar", 10, 14),
-        ("activation", 11, 15),
+        ("dma_copy", 7, 11),
+        ("nc_matmul", 10, 16),
+        ("nc_matmul, adding", 15, 21),
+        ("nc_matmul, evicted", 27, 36),
+        ("tensor_tensor", 5, 11),
+        ("tensor_scalar", 7, 11),
+        ("activation", 8, 12),
     ],
 )
 def test_python_calls(name: str, whole: int, sliced: int) -> None:

@@ -49,28 +49,29 @@ def fuse(graph: Graph) -> list[Node]:
 
 def _read_in_place(graph: Graph) -> None:
     """Tiles that are a copy of a part of an input, and stay so, are read there."""
+    copies = _Copies("dma_copy")
     for number, uses in list(graph.tiles()):
-        load, reads = uses[0], uses[1:]
-        if not _is_copy(load.node, "dma_copy") or not _defines(graph, number, uses):
+        node, whole = uses[0][0], graph.whole(number)
+        if not copies.has(node) or not _defines(uses, whole):
             continue
-        source: Access = load.node.operands[1]
+        source: Access = node.operands[1]
         if graph.written(source.key) or not _is_dense(source):
             continue
-        whole = graph.whole(number)
-        found = [within(use.access, whole, source) for use in reads]
-        if all(found):
-            for use, moved in zip(reads, found, strict=True):
+        found = [within(node.operands[place], whole, source) for node, place, _ in uses[1:]]
+        if None not in found:
+            for use, moved in zip(uses[1:], found, strict=True):
                 assert moved is not None
                 graph.move(use, moved)
-            load.node.dropped = True
+            node.dropped = True
             graph.forget(number)
 
 
 def _store_in_place(graph: Graph, outputs: set[Any]) -> None:
     """Tiles that are only stored are made where they are stored, in one piece or in several."""
+    copies = _Copies("dma_copy")
     for number, uses in list(graph.tiles()):
         *made, store = uses
-        if not made or not _is_assembled(graph, number, uses, len(made)) or not _is_copy(store.node, "dma_copy"):
+        if not made or not _is_assembled(graph, number, uses, len(made)) or not copies.has(store.node):
             continue
         target: Access = store.node.operands[0]
         if target.key not in outputs or store.access != graph.whole(number) or not _is_dense(target):
@@ -119,31 +120,38 @@ def _is_assembled(graph: Graph, number: Any, uses: list[Use], count: int) -> boo
     return clean and apart and (count == 1 or _disjoint(made))
 
 
-def _defines(graph: Graph, number: Any, uses: list[Use]) -> bool:
+def _defines(uses: list[Use], whole: Access) -> bool:
     """Whether the first use writes all of a tile and the others only read."""
-    if not isinstance(number, int) or not graph.allocation(number).region.on_chip:
+    node, place, writes = uses[0]
+    if not writes or place in node.updates or node.operands[place] != whole:
         return False
-    first = uses[0]
-    node = first.node
-    if not first.writes or first.place in node.updates or first.access != graph.whole(number):
-        return False
-    for use in uses[1:]:  # noqa: SIM110 - faster
-        if use.writes or use.node is node:
+    for other, _, writes in uses[1:]:  # noqa: SIM110 - faster
+        if writes or other is node:
             return False
     return True
 
 
-def _is_copy(node: Node, instruction: str) -> bool:
-    """Whether it copies one access to another of the same shape and kind, and nothing else."""
-    if isinstance(node, Product) or node.plan.instruction != instruction:
-        return False
-    dst, src, *others = node.operands
-    both = isinstance(dst, Access) and isinstance(src, Access)
-    return both and not any(others) and dst.shape == src.shape and _same_kind(node.plan) and dst.dtype == src.dtype
+class _Copies:
+    """Nodes that copy one access to another of the same shape and kind, and do nothing else."""
 
+    def __init__(self, instruction: str):
+        self._instruction = instruction
+        self._plans: dict[int, bool] = {}
 
-def _same_kind(plan: Plan) -> bool:
-    return plan.slots[0].dtype == plan.slots[1].dtype and not any(slot.gathers for slot in plan.slots)
+    def has(self, node: Node) -> bool:
+        """Whether it is one."""
+        plan = node.plan
+        found = self._plans.get(id(plan))
+        if found is None:
+            found = self._plans[id(plan)] = self._may(plan)
+        if not found or type(node) is Product:
+            return False
+        dst, src, *others = node.operands
+        return type(dst) is type(src) is Access and not any(others) and dst.shape == src.shape and dst.dtype == src.dtype
+
+    def _may(self, plan: Plan) -> bool:
+        same = plan.instruction == self._instruction and plan.slots[0].dtype == plan.slots[1].dtype
+        return same and not any(slot.gathers for slot in plan.slots)
 
 
 def _is_evicting(node: Node) -> bool:
