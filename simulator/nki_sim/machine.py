@@ -194,7 +194,8 @@ class Machine(Reporting):
     ) -> NkiTensor:
         """A new tensor at the user's current line."""
         site, caller = call_sites()
-        storage = self.memory.allocate(shape, dtype, region, name=name, address=address, site=site, step=len(self.program))
+        step = len(self.program.steps)
+        storage = self.memory.allocate(shape, dtype, region, name=name, address=address, site=site, step=step)
         storage.allocation.caller = caller
         if region is MemoryRegion.psum:
             storage.accumulation = Accumulation()
@@ -588,6 +589,9 @@ class Machine(Reporting):
 
     def _mark_written(self, ins: Instruction, tile: NkiTensor) -> None:
         storage = tile.storage
+        if tile.dynamic is None and ins.writes_all and tile.is_whole:
+            storage.state, storage.mask = FULL, None
+            return
         if not ins.writes_all and not self.dry:
             return  # the instruction itself says which elements
         if is_indirect(tile) and not self.dry:

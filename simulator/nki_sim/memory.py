@@ -41,10 +41,11 @@ class MemoryRegion(Enum):
 
     __hash__ = object.__hash__  # members are compared by identity; Enum's own hash is a Python function
 
-    @property
-    def on_chip(self) -> bool:
-        """SBUF or PSUM: dimension 0 is the partition dimension."""
-        return self is MemoryRegion.sbuf or self is MemoryRegion.psum
+    on_chip: bool
+    """SBUF or PSUM: dimension 0 is the partition dimension."""
+
+    def __init__(self, value: str):
+        self.on_chip = value in ("sbuf", "psum")
 
     def __repr__(self) -> str:
         return f"nl.{self.name}"
@@ -313,8 +314,8 @@ class Storage:
     @state.setter
     def state(self, state: int) -> None:
         self._state = state
-        self.quiet_to_read = state == FULL and self.accumulation is None and self.claim is None
-        self.quiet_to_write = state == FULL and self.is_plain
+        self.quiet_to_read = quiet = state == FULL and self.accumulation is None and self.claim is None
+        self.quiet_to_write = quiet and self.host is None
 
     @property
     def is_plain(self) -> bool:
@@ -397,7 +398,8 @@ class Memory:
         self.waiting: Callable[[], None] | None = None
         """To be called before values are looked at: it runs the instructions that have not run yet."""
         self.signatures: dict[Any, int] = {}
-        """Numbers of what shapes, dtypes, spaces and alignments views have had."""
+        """Numbers of what shapes, dtypes, spaces and alignments views have had; ``whole``: of whole tensors without address."""
+        self.whole: dict[tuple[tuple[int, ...], DType, MemoryRegion], int] = {}
         self.hollow = False
         """Whether nothing is computed: the bytes mean nothing, and nobody fills or copies them."""
         self.indirect = False
@@ -449,7 +451,7 @@ class Memory:
         if not region.on_chip:
             self._check_hbm(known or math.prod(shape) * dtype.itemsize)
         allocation = Allocation(len(self.allocations), region, shape, dtype, name, site, role, where, step)
-        stored = self.stored(dtype)
+        stored = dtype if self.precise else self.stored(dtype)
         if place is not None and stored is dtype:
             storage = self._place(allocation, place)
         else:

@@ -272,8 +272,12 @@ _PACKAGE = __name__.partition(".")[0]
 
 def is_ours(frame: FrameType) -> bool:
     """Whether a frame runs code of this package."""
-    name = frame.f_globals.get("__name__", "")
-    return isinstance(name, str) and name.partition(".")[0] == _PACKAGE
+    return _belongs(frame.f_globals.get("__name__"))
+
+
+@lru_cache(maxsize=4096)
+def _belongs(module: object) -> bool:
+    return isinstance(module, str) and module.partition(".")[0] == _PACKAGE
 
 
 def user_frame(depth: int = 1) -> FrameType | None:
@@ -283,7 +287,7 @@ def user_frame(depth: int = 1) -> FrameType | None:
 
 def outside(frame: FrameType | None) -> FrameType | None:
     """The nearest frame from this one up that is not of this package."""
-    while frame is not None and is_ours(frame):
+    while frame is not None and _belongs(frame.f_globals.get("__name__")):
         frame = frame.f_back
     return frame
 
@@ -293,8 +297,12 @@ def call_sites(depth: int = 1) -> tuple[Site | None, Site | None]:
     frame = outside(sys._getframe(depth + 1))
     if frame is None:
         return None, None
-    outer = frame.f_back
-    return _site(frame.f_code, frame.f_lasti), None if outer is None else _site(outer.f_code, outer.f_lasti)
+    code, lasti, outer = frame.f_code, frame.f_lasti, frame.f_back
+    site = _sites.get((id(code), lasti)) or _site(code, lasti)
+    if outer is None:
+        return site, None
+    code, lasti = outer.f_code, outer.f_lasti
+    return site, _sites.get((id(code), lasti)) or _site(code, lasti)
 
 
 MOST_SITES = 4096

@@ -279,7 +279,15 @@ class NkiTensor:
     def fresh(cls, storage: Storage, memory: Memory) -> NkiTensor:
         """The whole of a new allocation."""
         allocation = storage.allocation
-        return cls(storage, memory, allocation.dtype, allocation.shape, contiguous_strides(allocation.shape))
+        shape, dtype = allocation.shape, allocation.dtype
+        made = cls(storage, memory, dtype, shape, _row_major(shape))
+        if allocation.address is None:
+            key = (shape, dtype, allocation.region)
+            number = memory.whole.get(key)
+            if number is None:
+                number = memory.whole[key] = made.sig
+            made._sig = number
+        return made
 
     # -- what it is --------------------------------------------------------------------------------------------------
 
