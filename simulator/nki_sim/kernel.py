@@ -712,7 +712,8 @@ def _give_out(tensor: Any, restore: Restore) -> Any:
     if not isinstance(tensor, NkiTensor):
         return None
     values: Array = np.ascontiguousarray(tensor.array)
-    if tensor.storage.allocation.role == "input":
+    host = tensor.storage.host
+    if host is not None and not host.written:
         values = values.copy()  # the caller's own array must not come back as a result
     wide = tensor.memory.stored(tensor.info) is not tensor.info
     return restore(values if wide else outgoing(values, tensor.info))

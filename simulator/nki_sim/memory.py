@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from sys import getrefcount
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from nki_sim.errors import NkiValidationError, Rule, fail, page
 from nki_sim.hw import NeuronCore
 from nki_sim.marks import Marks
 from nki_sim.source import Site
+
+if TYPE_CHECKING:
+    from nki_sim.copies import PrivateCopies
 
 
 class MemoryRegion(Enum):
@@ -408,6 +411,8 @@ class Memory:
         """Bytes of HBM of the first ``_counted`` allocations."""
         self._good: dict[tuple[tuple[int, ...], DType, MemoryRegion], int] = {}
         """Checked shapes, and the bytes that a tensor of each takes."""
+        self.copies: PrivateCopies | None = None
+        """What copies the callers' arrays, where several ranks may be given the same."""
         self._pools: dict[int, list[Array]] = {}
         """Bytes of dead tensors by size, to be used again."""
         self._arenas: dict[MemoryRegion, Array] = {}
@@ -505,7 +510,7 @@ class Memory:
         storage.host.written = True
         if self.hollow:
             return
-        storage.bytes = storage.bytes.copy()
+        storage.bytes = storage.bytes.copy() if self.copies is None else self.copies.of(storage.bytes)
         for view in storage.views or ():
             view.unbind()
 

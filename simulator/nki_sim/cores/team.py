@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nki_sim import context
+from nki_sim.copies import PrivateCopies
 from nki_sim.cores.crew import Crew, Stuck
 from nki_sim.cores.deadlock import MOST_NOTES, Arrival, explained
 from nki_sim.cores.machine import CoreMachine
@@ -91,6 +92,9 @@ class Team:
         for machine in self.machines if alone else ():
             machine.rank, machine.ranks = alone or (0, 1)
         self._alone = alone is not None
+        self._copies = PrivateCopies()
+        for machine in self.machines if ranks > 1 else ():
+            machine.memory.copies = self._copies
         self.unwritten: list[tuple[CoreMachine, Storage, Diagnosis]] = []
         """Reads of shared HBM that nobody had written."""
         self.meetings: set[int] = set()
@@ -136,6 +140,7 @@ class Team:
         self.crew = Crew([])
         self.unwritten.clear()
         self._suspects.clear()
+        self._copies.clear()
         for rank in range(self.ranks):
             self.hbm[rank].clear()
             self.races[rank].clear()
