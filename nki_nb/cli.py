@@ -51,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
     try:
         core(getattr(options, "target", None))
+        _ = nki_sim.RunOptions(fit=getattr(options, "fit", None)).fits
     except ValueError as error:
         return _misused(error)
     try:

@@ -13,6 +13,7 @@ from typing import Any, get_args
 from nki_sim.hw import CORES
 from nki_sim.kernel import Kernel, as_kernel
 from nki_sim.program import Order
+from nki_sim.run import FIT_VARIABLE
 
 
 class KernelNotFoundError(ValueError):
@@ -27,10 +28,8 @@ def add_lnc(parser: argparse.ArgumentParser) -> None:
 
 def add_fit(parser: argparse.ArgumentParser) -> None:
     """The option that says how a kernel has to fit in memory."""
-    words = (
-        "how a kernel's tiles have to fit: as it is written, or as a compiler may have them: reordered, or spilled; %(default)s"
-    )
-    parser.add_argument("--fit", choices=get_args(Order), default="program", help=words)
+    words = "how a kernel's tiles have to fit: as it is written, or as a compiler may have them: reordered, or spilled"
+    parser.add_argument("--fit", choices=get_args(Order), help=f"{words}; default: {FIT_VARIABLE}, then program")
 
 
 def _cores(text: str) -> int:

@@ -65,7 +65,7 @@ class NkiMagics(Magics):
     @argument("--view", choices=VIEW_NAMES, action="append", help="What to show under the report; may be repeated.")
     @argument("--fp32", action="store_true", help="Store low-precision floats as fp32, as NKI_PRECISE_FP=0 does.")
     @argument("--strict", action="store_true", help="Findings (undefined behaviour, soft rules) are errors.")
-    @argument("--fit", choices=get_args(Order), default="program", help="How tiles have to fit in memory.")
+    @argument("--fit", choices=get_args(Order), help="How tiles have to fit in memory.")
     @argument("--no-run", action="store_true", help="Define and look over the kernels; do not run the call.")
     @cell_magic("nki")
     def run_cell(self, line: str, body: str) -> None:

@@ -87,7 +87,7 @@ def lint_kernel(
     targets: Sequence[str],
     lnc: int | None = None,
     *,
-    fit: Order = "program",
+    fit: Order | None = None,
 ) -> Lint:
     """Read a kernel of a file, and trace it on each generation.
 
@@ -125,7 +125,7 @@ def lint_call(
     data: bool,
     targets: Sequence[str],
     *,
-    fit: Order = "program",
+    fit: Order | None = None,
 ) -> Lint:
     """Trace a kernel on each generation."""
     verification = verify(kernel, *args, targets=targets, data=data, fit=fit, **kwargs)

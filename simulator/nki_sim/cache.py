@@ -19,6 +19,7 @@ from nki_sim.dtypes import Array, DType
 from nki_sim.fingerprint import UNKNOWN
 from nki_sim.machine import Machine
 from nki_sim.memory import Allocation
+from nki_sim.run import FIT_VARIABLE
 
 if TYPE_CHECKING:
     from nki_sim.replay import Bound
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 MOST_KERNELS = 64
 MOST_STEPS = 2_000_000
-SWITCHES = ("NKI_PRECISE_FP", "NKI_DMA_TRANSPOSE_AS_PE_TRANSPOSE", "NEURON_LOGICAL_NC_CONFIG")
+SWITCHES = ("NKI_PRECISE_FP", "NKI_DMA_TRANSPOSE_AS_PE_TRANSPOSE", "NEURON_LOGICAL_NC_CONFIG", FIT_VARIABLE)
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def estimate(
     *args: Any,
     target: str | NeuronCore | None = None,
     order: Order = "compiler",
-    fit: Order = "program",
+    fit: Order | None = None,
     **kwargs: Any,
 ) -> Profile:
     """The profile of a kernel from the shapes of its arguments: all limits are checked, nothing is computed.
@@ -69,7 +69,7 @@ def trace(
     /,
     *args: Any,
     target: str | NeuronCore | None = None,
-    fit: Order = "program",
+    fit: Order | None = None,
     **kwargs: Any,
 ) -> Run:
     """A run without data, as :func:`estimate` makes it: its record, placement and timeline, no result and no replay."""

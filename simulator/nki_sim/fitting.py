@@ -82,7 +82,8 @@ def _fitted(machines: Sequence[Machine], error: NkiCapacityError, fit: Order) ->
     if way is None:
         raise error
     if fit == "program":
-        note = f'they fit {way.words}; fit="compiler" (--fit compiler) {way.taken}, as a device\'s compiler may'
+        asked = 'fit="compiler" (--fit compiler, or NKI_SIM_FIT=compiler)'
+        note = f"they fit {way.words}; {asked} {way.taken}, as a device's compiler may"
         raise NkiCapacityError(replace(error.diagnosis, notes=(*error.diagnosis.notes, note))) from None
     what = f"{error.diagnosis.headline.partition(':')[0]} as written; the tiles fit {way.words}"
     machines[0].found(replace(error.diagnosis, headline=what, rule=way.rule, notes=()))

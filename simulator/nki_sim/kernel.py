@@ -160,7 +160,7 @@ def run(
     strict: bool = False,
     precise: bool | None = None,
     keep_inputs: bool = True,
-    fit: Order = "program",
+    fit: Order | None = None,
     **kwargs: Any,
 ) -> Run:
     """Run a kernel on the simulator and keep everything it did.
@@ -436,7 +436,7 @@ class Kernel:
                     self._check_outputs(returned[first : first + machine.programs], arrays, machines[first], options)
                 for each in machines if self.schedule else ():
                     self._apply_schedule(each)
-                maps = place_all(machines, options.fit)
+                maps = place_all(machines, options.fits)
                 if machine.dependencies:
                     from nki_sim.timing import check_order  # the model of time: for who asks about it
 

@@ -38,7 +38,7 @@ def run_ranks(
     strict: bool = False,
     precise: bool | None = None,
     keep_inputs: bool = True,
-    fit: Order = "program",
+    fit: Order | None = None,
     ranks_per_node: int | None = None,
 ) -> Run | list[Any]:
     """Run a kernel on several ranks, whose collectives meet.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,16 @@ if TYPE_CHECKING:
     from nki_sim.timing import Profile, Timeline
 
 
+FIT_VARIABLE = "NKI_SIM_FIT"
+"""How tiles have to fit where nobody says it: of kernels that are called by themselves, under PyTorch, in tests."""
+
+
+def _check_fit(name: str, asked: str) -> Order:
+    if asked not in get_args(Order):
+        raise ValueError(f"{name} is {asked!r}: it is 'program' or 'compiler'")
+    return cast(Order, asked)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """How to run a kernel.
@@ -34,7 +44,8 @@ class RunOptions:
             when somebody looks, and if they are still what they were.
         dry: trace shapes only: nothing is computed, and there is no result.
         fit: ``program``: tiles must fit in memory as the kernel is written; ``compiler``: in some order that its dependencies
-            allow, or with some of them written to HBM and read again, which is reported (:mod:`nki_sim.fitting`).
+            allow, or with some of them written to HBM and read again, which is reported (:mod:`nki_sim.fitting`); ``None``:
+            as ``NKI_SIM_FIT`` says, also for kernels that are called by themselves, or else ``program``.
         watch: of a dry run, also report what is read, or returned, without having been written. (Other runs always do.)
 
     Raises:
@@ -46,12 +57,21 @@ class RunOptions:
     precise: bool | None = None
     keep_inputs: bool = True
     dry: bool = False
-    fit: Order = "program"
+    fit: Order | None = None
     watch: bool = False
 
     def __post_init__(self) -> None:
-        if self.fit not in get_args(Order):
-            raise ValueError(f"fit is {self.fit!r}: it is 'program' or 'compiler'")
+        if self.fit is not None:
+            _check_fit("fit", self.fit)
+
+    @property
+    def fits(self) -> Order:
+        """``fit``, with the environment asked where it is ``None``.
+
+        Raises:
+            ValueError: the environment has another word.
+        """
+        return _check_fit(FIT_VARIABLE, os.environ.get(FIT_VARIABLE) or "program") if self.fit is None else self.fit
 
     @property
     def of_machine(self) -> dict[str, bool]:

@@ -118,7 +118,7 @@ def verify(
     *args: Any,
     targets: Sequence[str] = TARGETS,
     data: bool = False,
-    fit: Order = "program",
+    fit: Order | None = None,
     **kwargs: Any,
 ) -> Verification:
     """Trace a kernel on several generations, and gather what each of them refuses or lets through with a word.

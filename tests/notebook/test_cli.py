@@ -197,6 +197,14 @@ def test_a_target_of_the_environment_that_does_not_exist(
     assert "from NEURON_PLATFORM_TARGET_OVERRIDE" in capsys.readouterr().err
 
 
+def test_a_way_to_fit_of_the_environment_that_does_not_exist(
+    kernels: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NKI_SIM_FIT", "tight")
+    assert run(f"{kernels}::double", "--arg", "x=ones:4x4") == 2
+    assert capsys.readouterr().err == "nki-nb: NKI_SIM_FIT is 'tight': it is 'program' or 'compiler'\n"
+
+
 def test_info(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["info", "--target", "trn1"]) == 0
     assert "trn1 (current)" in capsys.readouterr().out

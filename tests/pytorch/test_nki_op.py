@@ -6,8 +6,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason='PyTorch is not installed: pip install "nki-nb[torch]"')
 
+from nki_sim import NkiWarning
+from nki_sim.errors import NkiCapacityError
 from nki_sim.torch import compile as backend
-from torch_kernels import add, add_kernel, both, both_kernel, increment, scaled, step
+from torch_kernels import add, add_kernel, both, both_kernel, hoarding_kernel, increment, scaled, step
 from torch_neuronx import nki_op, wrap_nki
 
 
@@ -104,3 +106,15 @@ def test_defining_it_again_takes_the_new_one(x):
             return add_kernel(x, x, factor - 1.0)  # noqa: B023
 
         torch.testing.assert_close(again(x), factor * x)
+
+
+def test_tiles_fit_as_the_environment_says(monkeypatch, x):
+    @nki_op("nki_nb_tests::hoarded", mutates_args={})
+    def hoarded(x: torch.Tensor) -> torch.Tensor:
+        return hoarding_kernel(x)
+
+    with pytest.raises(NkiCapacityError, match="NKI_SIM_FIT=compiler"):
+        hoarded(x)
+    monkeypatch.setenv("NKI_SIM_FIT", "compiler")
+    with pytest.warns(NkiWarning, match=r"memory\.relisted"):
+        torch.testing.assert_close(hoarded(x), 9 * x)

@@ -4,6 +4,7 @@ import random
 import warnings
 from dataclasses import replace
 
+import nki
 import nki.isa as nisa
 import nki.language as nl
 import nki_sim
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from kernels import ld, ps, refused, sb, st
 from nki_sim import NkiValidationError, NkiWarning
+from nki_sim.errors import NkiCapacityError
 from nki_sim.hw import core
 from nki_sim.memory import MemoryRegion
 from nki_sim.timing import advise
@@ -67,7 +69,7 @@ def test_an_overflow_says_how_much_would_be_spilled():
     size = f"{moved(run, 'save') // 2**20} MiB spilled to HBM and {moved(run, 'reload') // 2**20} MiB read back"
     said = refused(ring, X)
     assert f"they fit with {size}, most of it r5 of line {ring.__code__.co_firstlineno + 2}" in said
-    assert 'fit="compiler" (--fit compiler) spills' in said
+    assert 'fit="compiler" (--fit compiler, or NKI_SIM_FIT=compiler) spills' in said
     (found,) = run.findings
     assert found.rule.id == "memory.spilled" and found.headline.startswith(
         f"SBUF overflow as written; the tiles fit with {size}"
@@ -93,6 +95,36 @@ def test_an_estimate_has_the_same_spills():
 def test_strict_runs_refuse_spills():
     with pytest.raises(NkiValidationError, match=r"memory\.spilled"):
         nki_sim.run(ring, X, fit="compiler", strict=True)
+
+
+# --- who asks --------------------------------------------------------------------------------------------------------
+
+
+def test_a_kernel_that_is_called_by_itself_asks_the_environment(monkeypatch):
+    kernel = nki.jit(ring)
+    with pytest.raises(NkiCapacityError, match="NKI_SIM_FIT=compiler"):
+        kernel(X)
+    monkeypatch.setenv("NKI_SIM_FIT", "compiler")
+    for _ in range(2):
+        with pytest.warns(NkiWarning, match=r"memory\.spilled"):
+            np.testing.assert_array_equal(kernel(X), sums())
+    monkeypatch.setenv("NKI_SIM_FIT", "program")
+    with pytest.raises(NkiCapacityError):
+        kernel(X)
+
+
+def test_what_a_run_asks_counts_more_than_the_environment(monkeypatch):
+    monkeypatch.setenv("NKI_SIM_FIT", "compiler")
+    with pytest.raises(NkiCapacityError):
+        nki_sim.run(ring, X, fit="program")
+    with pytest.warns(NkiWarning, match=r"memory\.spilled"):
+        assert nki_sim.estimate(ring, ((128, 512), "float32")).spill_save_bytes
+
+
+def test_another_word_in_the_environment_is_refused(monkeypatch):
+    monkeypatch.setenv("NKI_SIM_FIT", "tight")
+    with pytest.raises(ValueError, match=r"^NKI_SIM_FIT is 'tight': it is 'program' or 'compiler'$"):
+        nki.jit(ring)(X)
 
 
 # --- what is done ----------------------------------------------------------------------------------------------------
