@@ -312,11 +312,14 @@ def test_as_many_are_kept_as_fit(monkeypatch, bindings, limit, most):
     assert len(bindings) == 4 and len(PROGRAMS) == 2
 
 
-def test_nothing_is_kept_that_alone_is_too_large(monkeypatch):
-    monkeypatch.setattr(alike, "MOST_BYTES", 1000)
+def test_what_alone_is_too_large_is_not_kept_and_drives_out_nothing(monkeypatch, bindings):
+    run(scaled(columns=128), X, Y)
+    monkeypatch.setattr(alike, "MOST_BYTES", 100_000)
     for _ in range(2):
         assert run(scaled(), X, Y).result.tobytes() == ((X * Y) * np.float32(2)).tobytes()
-    assert len(PROGRAMS) == 0
+    assert len(PROGRAMS) == 1 and len(bindings) == 3
+    run(scaled(columns=128), X, Y)
+    assert len(bindings) == 3
 
 
 def test_no_array_of_a_run_is_kept():

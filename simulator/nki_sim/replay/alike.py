@@ -1,8 +1,8 @@
 """Bound programs by what was recorded: a run whose record is that of an earlier one runs what was bound for it.
 
 A cell that is run again, with other data or with a change elsewhere, records what it recorded before, and binding and fusing
-a record takes a quarter of the time of recording it. Who asks has recorded and checked every instruction; what is shared
-is storage, and the order in which what was recorded is done.
+a record takes about as long as making it. Who asks has recorded and checked every instruction; what is shared is storage, and
+the order in which what was recorded is done.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class Programs:
                 self._kept.move_to_end(key)
                 return found
         made = Bound(machine, inputs, outputs)
-        if key is not None:
+        if key is not None and made.steps <= MOST_STEPS and made.nbytes <= MOST_BYTES:
             self._keep(key, made)
         return made
 
     def _keep(self, key: Any, made: Bound) -> None:
         with self._lock:
             self._kept[key] = made
-            while self._kept and not self._fits():
+            while not self._fits():
                 self._kept.popitem(last=False)
 
     def _fits(self) -> bool:
