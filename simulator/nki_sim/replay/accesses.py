@@ -44,7 +44,7 @@ class Access(NamedTuple):
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-_access = partial(tuple.__new__, Access)
+made_of = partial(tuple.__new__, Access)
 """An access of its five fields, without the function that NamedTuple puts around it: every operand of a record is made so."""
 
 
@@ -75,7 +75,7 @@ def way_of(machine: Machine, tensor: Allocation, slot: Slot) -> Way:
     if not tensor.region.on_chip:
         flat = tuple(s * size for s in slot.strides)
         return lambda numbers, offsets: [
-            _access((number, shape, offset * size, flat, dtype)) for number, offset in zip(numbers, offsets, strict=True)
+            made_of((number, shape, offset * size, flat, dtype)) for number, offset in zip(numbers, offsets, strict=True)
         ]
     elements = tensor.row_bytes // tensor.dtype.itemsize
     row = elements * tensor.dtype.itemsize // info.itemsize
@@ -91,7 +91,7 @@ def way_of(machine: Machine, tensor: Allocation, slot: Slot) -> Way:
     def places(numbers: list[int], offsets: list[int]) -> list[Access]:
         keys = [where] * len(numbers) if pinned else numbers
         return [
-            _access((key, shape, base + offset // row * pitch + offset % row * size, strides, dtype))
+            made_of((key, shape, base + offset // row * pitch + offset % row * size, strides, dtype))
             for key, offset in zip(keys, offsets, strict=True)
         ]
 
@@ -116,7 +116,7 @@ def within(part: Access, whole: Access, target: Access) -> Access | None:
     if part.shape == whole.shape and part.offset == whole.offset and part.strides == whole.strides:
         return target
     moved = _moved((part.shape, part.offset, part.strides), (whole.shape, whole.strides), target.strides)
-    return None if moved is None else Access(target.key, part.shape, target.offset + moved[0], moved[1], part.dtype)
+    return None if moved is None else made_of((target.key, part.shape, target.offset + moved[0], moved[1], part.dtype))
 
 
 Sizes = tuple[int, ...]
@@ -159,7 +159,7 @@ def joined(first: Access, second: Access, dim: int) -> Access | None:
     if before != start or after != end or second.offset != first.offset + n * first.strides[dim]:
         return None
     shape = (*before, n + more, *after)
-    return Access(first.key, shape, first.offset, first.strides, first.dtype)
+    return made_of((first.key, shape, first.offset, first.strides, first.dtype))
 
 
 def _split(shape: tuple[int, ...], dim: int) -> tuple[tuple[int, ...], int, tuple[int, ...]]:

@@ -17,7 +17,7 @@ import numpy as np
 from nki_sim.dtypes import Array, encoder, to_float32
 from nki_sim.program import Plan
 from nki_sim.replay import scratch
-from nki_sim.replay.accesses import Access, joined, within
+from nki_sim.replay.accesses import Access, joined, made_of, within
 from nki_sim.replay.nodes import Graph, Node, Use
 
 F32 = np.dtype(np.float32)
@@ -51,8 +51,11 @@ def _read_in_place(graph: Graph) -> None:
     """Tiles that are a copy of a part of an input, and stay so, are read there."""
     copies = _Copies("dma_copy")
     for number, uses in list(graph.tiles()):
-        node, whole = uses[0][0], graph.whole(number)
-        if not copies.has(node) or not _defines(uses, whole):
+        node = uses[0][0]
+        if not copies.has(node):
+            continue
+        whole = graph.whole(number)
+        if not _defines(uses, whole):
             continue
         source: Access = node.operands[1]
         if graph.written(source.key) or not _is_dense(source):
@@ -147,11 +150,13 @@ class _Copies:
         if not found or type(node) is Product:
             return False
         dst, src, *others = node.operands
-        return type(dst) is type(src) is Access and not any(others) and dst.shape == src.shape and dst.dtype == src.dtype
+        return type(dst) is type(src) is Access and not any(others)
 
     def _may(self, plan: Plan) -> bool:
-        same = plan.instruction == self._instruction and plan.slots[0].dtype == plan.slots[1].dtype
-        return same and not any(slot.gathers for slot in plan.slots)
+        if plan.instruction != self._instruction:
+            return False
+        dst, src, *_ = plan.slots
+        return (dst.shape, dst.dtype) == (src.shape, src.dtype) and not any(slot.gathers for slot in plan.slots)
 
 
 def _is_evicting(node: Node) -> bool:
@@ -278,7 +283,7 @@ def _consecutive(graph: Graph, pieces: list[Any]) -> Access | None:
             return None
         rows += more
         end = begin + rows * strides[0]
-    return Access(key, (rows, columns), begin, strides, dtype)
+    return made_of((key, (rows, columns), begin, strides, dtype))
 
 
 def _neighbours(products: list[Product], dim: int) -> list[Product]:

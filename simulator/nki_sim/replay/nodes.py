@@ -13,7 +13,7 @@ import numpy as np
 from nki_sim.machine import Machine
 from nki_sim.memory import Allocation
 from nki_sim.program import SCALAR, Plan, Slot
-from nki_sim.replay.accesses import Access, Way, is_pinned, row_major, way_of
+from nki_sim.replay.accesses import Access, Way, is_pinned, made_of, row_major, way_of
 
 
 @dataclass(slots=True)
@@ -85,7 +85,8 @@ class Graph:
         if found is None:
             tensor = self.machine.program.allocations[number]
             storage = self.machine.memory.stored(tensor.dtype).storage
-            found = self._whole[number] = Access(number, tensor.shape, 0, row_major(tensor.shape, storage.itemsize), storage)
+            strides = row_major(tensor.shape, storage.itemsize)
+            found = self._whole[number] = made_of((number, tensor.shape, 0, strides, storage))
         return found
 
     def forget(self, number: int) -> None:
