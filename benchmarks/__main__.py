@@ -11,14 +11,13 @@ import json
 import os
 import platform
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks import loading, memory, peer, schedule, stepper, work
 from benchmarks.found import Found
-from benchmarks.measuring import blas_threads
+from benchmarks.measuring import blas_threads, processor
 
 TABLE: dict[str, Callable[[int], list[Found]]] = {
     "overhead": work.overhead,
@@ -33,14 +32,6 @@ TABLE: dict[str, Callable[[int], list[Found]]] = {
 }
 BY_NAME = {"stepper": stepper.stepper, "schedule": schedule.schedules}
 REPEAT, QUICK = 15, 5
-
-
-def processor() -> str:
-    """The processor's name, as its maker gives it."""
-    known = Path("/proc/cpuinfo")
-    lines = known.read_text(encoding="utf-8").splitlines() if known.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0] if names else platform.processor() or platform.machine()}, {os.cpu_count()} cores"
 
 
 def load() -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
+import platform
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import nki_sim
@@ -94,3 +97,11 @@ def agree(name: str, result: Any, expected: Any, tolerance: float) -> None:
 def blas_threads() -> int:
     """How many threads one matmul of NumPy may take, in the simulator and beside it."""
     return max((pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"), default=1)
+
+
+def processor() -> str:
+    """The processor's name, as its maker gives it."""
+    known = Path("/proc/cpuinfo")
+    lines = known.read_text(encoding="utf-8").splitlines() if known.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.processor() or platform.machine()}, {os.cpu_count()} cores"

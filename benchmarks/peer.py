@@ -1,7 +1,7 @@
 """Beside triton-viz's NKI interpreter, which was measured once, by hand, together with NumPy: ``peer.json``.
 
 Its figures were taken on another day and perhaps another machine, so both are compared through NumPy's time for the same
-product: (peer / NumPy, as noted) over (ours / NumPy, now).
+product: (peer / NumPy, as noted) over (ours / NumPy, now). Of the processors it was measured on this one counts, or the last.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks import bare, kernels
 from benchmarks.found import Found
-from benchmarks.measuring import Work, agree, alternately, blas_threads, recorded, replayed
+from benchmarks.measuring import Work, agree, alternately, blas_threads, processor, recorded, replayed
 from benchmarks.work import normal
 
 RECORDED, REPLAYED = {"without": 1.8, "with": 12.0}, {"without": 2.4, "with": 16.0}
@@ -22,8 +22,9 @@ BARS = {"recorded first": RECORDED, "recorded again": RECORDED, "replayed": REPL
 
 def noted(threads: int) -> dict[str, float]:
     """The medians of the measurement by hand, in ms, with as many threads of BLAS, or the nearest number below."""
-    text = Path(__file__).with_name("peer.json").read_text(encoding="utf-8")
-    known: dict[str, dict[str, float]] = json.loads(text)["medians ms by threads of BLAS"]
+    measured = json.loads(Path(__file__).with_name("peer.json").read_text(encoding="utf-8"))["measured"]
+    here = next((one for one in measured if one["processor"] == processor()), measured[-1])
+    known: dict[str, dict[str, float]] = here["medians ms by threads of BLAS"]
     return known[str(max((int(n) for n in known if int(n) <= threads), default=1))]
 
 
