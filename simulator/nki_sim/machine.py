@@ -589,21 +589,19 @@ class Machine(Reporting):
 
     def _mark_written(self, ins: Instruction, tile: NkiTensor) -> None:
         storage = tile.storage
-        if tile.dynamic is None and ins.writes_all and tile.is_whole:
-            storage.state, storage.mask = FULL, None
-            return
-        if not ins.writes_all and not self.dry:
-            return  # the instruction itself says which elements
-        if is_indirect(tile) and not self.dry:
+        if tile.dynamic is None and ins.writes_all:
+            if tile.is_whole:
+                storage.state, storage.mask = FULL, None
+            else:
+                storage.mark(tile.pattern)
+                tile.written, tile.quiet = True, storage.is_plain
+        elif not ins.writes_all and not self.dry:
+            pass  # the instruction itself says which elements
+        elif is_indirect(tile) and not self.dry:
             storage.poison()
             storage.mark(tile.pattern, chosen(tile, self._group(ins)))
-            return
-        data_tells = tile.dynamic is not None or not ins.writes_all  # which elements is not known before it runs
-        if data_tells or tile.is_whole:
+        else:  # which elements is not known before it runs
             storage.state, storage.mask = FULL, None
-        else:
-            storage.mark(tile.pattern)
-            tile.written, tile.quiet = True, storage.is_plain
 
     # -- dependencies ------------------------------------------------------------------------------------------------
 

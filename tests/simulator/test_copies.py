@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from kernels import ld
 from nki_sim import copies
+from nki_sim.errors import NkiIndexError
 
 ROWS, COLUMNS, RANKS = 4096, 1024, 8
 
@@ -75,6 +76,27 @@ def test_pages_that_nobody_writes_are_there_once():
     del made
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) <= files
+
+
+def files_in_memory():
+    """Open files that hold an array, or that a copy of one is read from."""
+    opened = (Path("/proc/self/fd") / name for name in os.listdir("/proc/self/fd"))
+    return sum("memfd:nki_sim" in os.readlink(path) for path in opened if path.is_symlink())
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="pages are shared on Linux only")
+def test_a_run_that_fails_lets_go_of_the_arrays():
+    def failing(cache):
+        nisa.dma_copy(dst=cache[0:1, :], src=cache[1:2, :])
+        nisa.dma_copy(dst=cache[0:1, :], src=cache[ROWS : ROWS + 1, :])
+
+    cache = np.ones((ROWS, COLUMNS), np.float32)
+    with pytest.raises(NkiIndexError) as caught:
+        nki_sim.run_ranks(failing, [(cache,)] * 2, ranks=2)
+    assert files_in_memory() == 1  # of the copy that the run has, which can still be looked at
+    del caught
+    gc.collect()
+    assert files_in_memory() == 0
 
 
 def test_what_is_returned_unwritten_is_a_copy():

@@ -122,6 +122,8 @@ class Team:
             results = self.crew.run()
         except Stuck:
             raise explained(self, self._waiting) from None
+        finally:
+            self._copies.clear()
         self._compare_loops()
         self._decide_static()
         report(self, self._suspects.values())
@@ -140,7 +142,6 @@ class Team:
         self.crew = Crew([])
         self.unwritten.clear()
         self._suspects.clear()
-        self._copies.clear()
         for rank in range(self.ranks):
             self.hbm[rank].clear()
             self.races[rank].clear()
