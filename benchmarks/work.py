@@ -54,9 +54,7 @@ def pairs(made: Comparison, repeat: int, clock: Callable[[], float]) -> Iterator
     """For all ways to run it: the name, the bar, and the seconds of both sides; ``None`` where nothing replays yet."""
     works = made.works()
     there = {how: work for how, work in works.items() if work is not None}
-    times = alternately(
-        [work for pair in zip(there.values(), [made.bare] * len(there), strict=True) for work in pair], repeat, clock
-    )
+    times = alternately([each for work in there.values() for each in (work, made.bare)], repeat, clock)
     measured = dict(zip(there, zip(times[::2], times[1::2], strict=True), strict=True))
     for how in works:
         yield how, made.bars[how == "replayed"], measured.get(how)

@@ -10,10 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
 
+from nki_sim.fitting import FIT_VARIABLE
 from nki_sim.hw import CORES
 from nki_sim.kernel import Kernel, as_kernel
 from nki_sim.program import Order
-from nki_sim.run import FIT_VARIABLE
 
 
 class KernelNotFoundError(ValueError):

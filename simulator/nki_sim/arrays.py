@@ -14,7 +14,6 @@ import numpy as np
 
 from nki_sim.dtypes import TABLE, Array, DType, assign, lookup
 from nki_sim.errors import Broken, NkiTypeError, violation
-from nki_sim.torch_rules import NO_TWIN
 
 Restore = Callable[[Array], Any]
 
@@ -138,5 +137,7 @@ def _to_torch(torch: Any, result: Array) -> Any:
     try:
         return torch.from_numpy(np.ascontiguousarray(result))
     except TypeError:
+        from nki_sim.torch_rules import NO_TWIN  # for who needs it
+
         broken = Broken(f"an output is {lookup(result.dtype).name}")
         raise NkiTypeError(violation(NO_TWIN, broken, target="", instruction="", sites=())) from None

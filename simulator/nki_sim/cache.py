@@ -9,17 +9,16 @@ race the next time. A call whose data has something new to report runs the kerne
 from __future__ import annotations
 
 import os
-import threading
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nki_sim.dtypes import Array, DType
 from nki_sim.fingerprint import UNKNOWN
+from nki_sim.fitting import FIT_VARIABLE
 from nki_sim.machine import Machine
 from nki_sim.memory import Allocation
-from nki_sim.run import FIT_VARIABLE
+from nki_sim.recent import Recent
 
 if TYPE_CHECKING:
     from nki_sim.replay import Bound
@@ -66,9 +65,9 @@ class Entry:
     def bind(self) -> Bound:
         """Its program, bound to storage."""
         if self._bound is None:
-            from nki_sim.replay import PROGRAMS  # for the second call, or a fused first one
+            from nki_sim.replay import bind  # for the second call, or a fused first one
 
-            self._bound = PROGRAMS.bound(self.machine, self.inputs, self.outputs)
+            self._bound = bind(self.machine, self.inputs, self.outputs)
         return self._bound
 
     @property
@@ -80,40 +79,14 @@ class Entry:
         return self.machine.program.allocations
 
 
-class Cache:
-    """Entries by key; the one not used for longest goes first."""
+class Cache(Recent[Entry]):
+    """Entries by key, of all together so many steps; one entry may be larger."""
 
     def __init__(self, kernels: int = MOST_KERNELS, steps: int = MOST_STEPS):
-        self._most_kernels, self._most_steps = kernels, steps
-        self._entries: OrderedDict[Any, Entry] = OrderedDict()
-        self._lock = threading.Lock()
+        def fits(entries: Collection[Entry]) -> bool:
+            return len(entries) <= kernels and (len(entries) < 2 or sum(entry.steps for entry in entries) <= steps)
 
-    def get(self, key: Any) -> Entry | None:
-        """The entry of a key, which is now the one used last."""
-        with self._lock:
-            found = self._entries.get(key)
-            if found is not None:
-                self._entries.move_to_end(key)
-            return found
-
-    def put(self, key: Any, entry: Entry) -> None:
-        """Keep an entry, and let go of others where there are too many."""
-        with self._lock:
-            self._entries[key] = entry
-            self._entries.move_to_end(key)
-            while len(self._entries) > self._most_kernels or self._steps() > self._most_steps:
-                self._entries.popitem(last=False)
-
-    def _steps(self) -> int:
-        return sum(entry.steps for entry in self._entries.values()) if len(self._entries) > 1 else 0
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._lock:
-            self._entries.clear()
-
-    def __len__(self) -> int:
-        return len(self._entries)
+        super().__init__(fits)
 
 
 KERNELS = Cache()

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from nki_sim.spilling import Spills
     from nki_sim.timing.relisting import Relisting
 
+FIT_VARIABLE = "NKI_SIM_FIT"
+"""How tiles have to fit where nobody says it: of kernels that are called by themselves, under PyTorch, in tests."""
 RELISTED = Rule(
     "memory.relisted",
     "the tiles alive at one time fit in the order in which the kernel is written",
@@ -82,7 +84,7 @@ def _fitted(machines: Sequence[Machine], error: NkiCapacityError, fit: Order) ->
     if way is None:
         raise error
     if fit == "program":
-        asked = 'fit="compiler" (--fit compiler, or NKI_SIM_FIT=compiler)'
+        asked = f'fit="compiler" (--fit compiler, or {FIT_VARIABLE}=compiler)'
         note = f"they fit {way.words}; {asked} {way.taken}, as a device's compiler may"
         raise NkiCapacityError(replace(error.diagnosis, notes=(*error.diagnosis.notes, note))) from None
     what = f"{error.diagnosis.headline.partition(':')[0]} as written; the tiles fit {way.words}"

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nki_sim.errors import Diagnosis
+from nki_sim.fitting import FIT_VARIABLE
 from nki_sim.hw import NeuronCore
 from nki_sim.inputs import Inputs
 from nki_sim.machine import Machine
@@ -20,10 +21,6 @@ from nki_sim.trace import Replay
 
 if TYPE_CHECKING:
     from nki_sim.timing import Profile, Timeline
-
-
-FIT_VARIABLE = "NKI_SIM_FIT"
-"""How tiles have to fit where nobody says it: of kernels that are called by themselves, under PyTorch, in tests."""
 
 
 def _check_fit(name: str, asked: str) -> Order:

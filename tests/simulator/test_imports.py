@@ -10,12 +10,12 @@ import pytest
 
 ROOT = Path(nki_sim.__file__).parent
 ORDER = [
-    "hw", "lowprec", "dtypes", "mx", "ops", "source", "errors", "config", "context", "marks", "claims", "memory", "tensor",
-    "run_time_loops", "copies", "scalars", "unrolled", "psum", "clobbers", "isa", "deprecated", "program", "pending", "regions",
-    "placement", "reporting", "machine", "collectives", "timing", "cores", "dataflow", "trace", "rewriting", "spilling",
-    "fitting", "lang", "calls", "hints", "importer", "torch_rules", "arrays", "inputs", "run", "fingerprint", "replay",
-    "cache", "kept", "kernel", "ranks", "estimate", "step", "jax_arrays", "migration", "lint", "verify", "reference", "torch",
-    "api",
+    "hw", "recent", "lowprec", "dtypes", "mx", "ops", "source", "errors", "config", "context", "marks", "claims", "memory",
+    "tensor", "run_time_loops", "copies", "scalars", "unrolled", "psum", "clobbers", "isa", "deprecated", "program", "pending",
+    "regions", "placement", "reporting", "machine", "collectives", "timing", "cores", "dataflow", "trace", "rewriting",
+    "spilling", "fitting", "lang", "calls", "hints", "importer", "torch_rules", "arrays", "inputs", "run", "fingerprint",
+    "replay", "cache", "kept", "kernel", "ranks", "estimate", "step", "jax_arrays", "migration", "lint", "verify", "reference",
+    "torch", "api",
 ]  # fmt: skip
 """Each module imports only from those before it (and from its own package)."""
 NOT_IN_THE_BROWSER = {

@@ -1,20 +1,19 @@
 """Bound programs by what was recorded: a run whose record is that of an earlier one runs what was bound for it.
 
 A cell that is run again, with other data or with a change elsewhere, records what it recorded before, and binding and fusing
-a record takes about as long as making it. Who asks has recorded and checked every instruction; what is shared is storage, and
-the order in which what was recorded is done.
+a record takes more than half as long as making it. Who asks has recorded and checked every instruction; what is shared is
+storage, and the order in which what was recorded is done.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from nki_sim.machine import Machine
+from nki_sim.recent import Recent
 from nki_sim.replay.accesses import Access
 from nki_sim.replay.bound import Bound
 
@@ -25,44 +24,15 @@ MOST_BYTES = 64 << 20
 """Of the storage that they are bound to, together."""
 
 
-class Programs:
-    """Bound programs by record; the one not asked for longest goes first."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[Any, Bound] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def bound(self, machine: Machine, inputs: Sequence[int], outputs: Sequence[Access]) -> Bound:
-        """What a finished run of one core or of several recorded, bound to storage."""
-        key = record_of(machine, inputs, outputs)
-        with self._lock:
-            found = self._kept.get(key) if key is not None else None
-            if found is not None:
-                self._kept.move_to_end(key)
-                return found
-        made = Bound(machine, inputs, outputs)
-        if key is not None and made.steps <= MOST_STEPS and made.nbytes <= MOST_BYTES:
-            self._keep(key, made)
-        return made
-
-    def _keep(self, key: Any, made: Bound) -> None:
-        with self._lock:
-            self._kept[key] = made
-            while not self._fits():
-                self._kept.popitem(last=False)
-
-    def _fits(self) -> bool:
-        kept = self._kept.values()
-        steps, size = sum(each.steps for each in kept), sum(each.nbytes for each in kept)
-        return len(kept) <= MOST_PROGRAMS and steps <= MOST_STEPS and size <= MOST_BYTES
-
-    def forget(self) -> None:
-        """Let go of all of them."""
-        with self._lock:
-            self._kept.clear()
-
-    def __len__(self) -> int:
-        return len(self._kept)
+def bind(machine: Machine, inputs: Sequence[int], outputs: Sequence[Access]) -> Bound:
+    """What a finished run recorded, bound to storage, now or for an earlier run."""
+    key = record_of(machine, inputs, outputs)
+    found = PROGRAMS.get(key) if key is not None else None
+    if found is None:
+        found = Bound(machine, inputs, outputs)
+        if key is not None and _fit([found]):
+            PROGRAMS.put(key, found)
+    return found
 
 
 def record_of(machine: Machine, inputs: Sequence[int], outputs: Sequence[Access]) -> Any:
@@ -89,5 +59,10 @@ def _exactly(value: Any) -> Any:
     return (type(value), value) if isinstance(value, int) else None
 
 
-PROGRAMS = Programs()
-"""Those of this process."""
+def _fit(programs: Collection[Bound]) -> bool:
+    steps, size = sum(each.steps for each in programs), sum(each.nbytes for each in programs)
+    return len(programs) <= MOST_PROGRAMS and steps <= MOST_STEPS and size <= MOST_BYTES
+
+
+PROGRAMS: Recent[Bound] = Recent(_fit)
+"""Those of this process, by record."""

@@ -35,10 +35,11 @@ class Product(Node):
 def fuse(graph: Graph) -> list[Node]:
     """The nodes that remain, in order."""
     outputs = _free_outputs(graph)
-    _read_in_place(graph)
+    copying = _copying(graph)
+    _read_in_place(graph, copying)
     products = _sum_up(graph)
     _evict_in_place(graph, products)
-    _store_in_place(graph, outputs)
+    _store_in_place(graph, outputs, copying)
     merged = _neighbours(_neighbours(products, 1), 0)
     gone = {id(product) for product in products} - {id(product) for product in merged}
     return [node for node in graph.nodes if not node.dropped and id(node) not in gone]
@@ -47,12 +48,11 @@ def fuse(graph: Graph) -> list[Node]:
 # -- copies --------------------------------------------------------------------------------------------------------------
 
 
-def _read_in_place(graph: Graph) -> None:
+def _read_in_place(graph: Graph, copying: set[int]) -> None:
     """Tiles that are a copy of a part of an input, and stay so, are read there."""
-    copies = _Copies("dma_copy")
     for number, uses in list(graph.tiles()):
         node = uses[0][0]
-        if not copies.has(node):
+        if not _is_copy(node, copying):
             continue
         whole = graph.whole(number)
         if not _defines(uses, whole):
@@ -69,12 +69,11 @@ def _read_in_place(graph: Graph) -> None:
             graph.forget(number)
 
 
-def _store_in_place(graph: Graph, outputs: set[Any]) -> None:
+def _store_in_place(graph: Graph, outputs: set[Any], copying: set[int]) -> None:
     """Tiles that are only stored are made where they are stored, in one piece or in several."""
-    copies = _Copies("dma_copy")
     for number, uses in list(graph.tiles()):
         *made, store = uses
-        if not made or not _is_assembled(graph, number, uses, len(made)) or not copies.has(store.node):
+        if not made or not _is_assembled(graph, number, uses, len(made)) or not _is_copy(store.node, copying):
             continue
         target: Access = store.node.operands[0]
         if target.key not in outputs or store.access != graph.whole(number) or not _is_dense(target):
@@ -134,29 +133,23 @@ def _defines(uses: list[Use], whole: Access) -> bool:
     return True
 
 
-class _Copies:
-    """Nodes that copy one access to another of the same shape and kind, and do nothing else."""
+def _copying(graph: Graph) -> set[int]:
+    """The plans, by identity, whose dma_copy does not change shape or data type."""
+    found = set()
+    for plan in graph.machine.program.plans:
+        if plan.instruction == "dma_copy":
+            dst, src, *_ = plan.slots
+            if (dst.shape, dst.dtype) == (src.shape, src.dtype) and not any(slot.gathers for slot in plan.slots):
+                found.add(id(plan))
+    return found
 
-    def __init__(self, instruction: str):
-        self._instruction = instruction
-        self._plans: dict[int, bool] = {}
 
-    def has(self, node: Node) -> bool:
-        """Whether it is one."""
-        plan = node.plan
-        found = self._plans.get(id(plan))
-        if found is None:
-            found = self._plans[id(plan)] = self._may(plan)
-        if not found or type(node) is Product:
-            return False
-        dst, src, *others = node.operands
-        return type(dst) is type(src) is Access and not any(others)
-
-    def _may(self, plan: Plan) -> bool:
-        if plan.instruction != self._instruction:
-            return False
-        dst, src, *_ = plan.slots
-        return (dst.shape, dst.dtype) == (src.shape, src.dtype) and not any(slot.gathers for slot in plan.slots)
+def _is_copy(node: Node, copying: set[int]) -> bool:
+    """Whether it copies one access to another of the same shape and kind, and nothing else."""
+    if id(node.plan) not in copying:
+        return False
+    dst, src, *others = node.operands
+    return type(dst) is type(src) is Access and not any(others)
 
 
 def _is_evicting(node: Node) -> bool:
