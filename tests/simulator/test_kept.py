@@ -65,7 +65,7 @@ def said(capsys):
 
 def entry_of(run):
     """A run as it would be kept."""
-    graph = Graph(run.machine)
+    graph = Graph.of(run.machine)
     outputs = [graph.whole(a.id) for a in run.program.allocations if a.role == "output"]
     inputs = [a.id for a in run.program.allocations if a.role == "input"]
     return Entry(run.machine, tuple(inputs), tuple(outputs), None), [run.inputs[i] for i in inputs]

@@ -98,6 +98,11 @@ def way_of(machine: Machine, tensor: Allocation, slot: Slot) -> Way:
     return places
 
 
+def is_dense(found: Access) -> bool:
+    """Whether rows lie in one piece, so that reading or writing in place costs no more than a copy would."""
+    return found.shape[-1] == 1 or found.strides[-1] == found.dtype.itemsize
+
+
 def is_pinned(machine: Machine, tensor: Allocation) -> bool:
     """Whether it lies in the memory's real bytes, at an address that the kernel chose."""
     return tensor.address is not None and machine.memory.stored(tensor.dtype) is tensor.dtype

@@ -42,9 +42,9 @@ class Bound:
     def __init__(self, machine: Machine, inputs: Sequence[int], outputs: Sequence[Access], *, unfused: bool = False):
         self._machine, self._lock = machine, threading.Lock()
         self._inputs, self._outputs = tuple(inputs), tuple(outputs)
-        graph = Graph.of(machine)
+        graph = Graph.of(machine, in_place=not unfused)
         self._written = {number for number in inputs if graph.written(number)}
-        nodes = [node for node in graph.nodes if not node.dropped] if unfused else fuse(graph)
+        nodes = graph.nodes if unfused else fuse(graph)
         self._nodes, self._wide = nodes, self._widen(nodes)
         outside = {*self._inputs, *self._wide.values(), *(o.key for o in self._outputs)}
         data = _Bytes(machine, nodes, outside)

@@ -1,8 +1,8 @@
 """What a recorded program need not do to have the same effect: copies that only move data, and products in pieces.
 
-A tile that is loaded once and only read is read where it came from. A tile that is made once and only stored is made where
-it goes. Matmuls that add up in PSUM over consecutive rows of the same inputs are one product, and products of neighbouring
-tiles are one larger product; that changes the order of sums, nothing else does.
+A tile that is loaded once and only read is read where it came from (:mod:`nki_sim.replay.loads`). A tile that is made once
+and only stored is made where it goes. Matmuls that add up in PSUM over consecutive rows of the same inputs are one product,
+and products of neighbouring tiles are one larger product; that changes the order of sums, nothing else does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import numpy as np
 from nki_sim.dtypes import Array, encoder, to_float32
 from nki_sim.program import Plan
 from nki_sim.replay import scratch
-from nki_sim.replay.accesses import Access, joined, made_of, within
+from nki_sim.replay.accesses import Access, is_dense, joined, made_of, within
+from nki_sim.replay.loads import is_copying
 from nki_sim.replay.nodes import Graph, Node, Use
 
 F32 = np.dtype(np.float32)
@@ -35,11 +36,9 @@ class Product(Node):
 def fuse(graph: Graph) -> list[Node]:
     """The nodes that remain, in order."""
     outputs = _free_outputs(graph)
-    copying = _copying(graph)
-    _read_in_place(graph, copying)
     products = _sum_up(graph)
     _evict_in_place(graph, products)
-    _store_in_place(graph, outputs, copying)
+    _store_in_place(graph, outputs)
     merged = _neighbours(_neighbours(products, 1), 0)
     gone = {id(product) for product in products} - {id(product) for product in merged}
     return [node for node in graph.nodes if not node.dropped and id(node) not in gone]
@@ -48,35 +47,15 @@ def fuse(graph: Graph) -> list[Node]:
 # -- copies --------------------------------------------------------------------------------------------------------------
 
 
-def _read_in_place(graph: Graph, copying: set[int]) -> None:
-    """Tiles that are a copy of a part of an input, and stay so, are read there."""
-    for number, uses in list(graph.tiles()):
-        node = uses[0][0]
-        if not _is_copy(node, copying):
-            continue
-        whole = graph.whole(number)
-        if not _defines(uses, whole):
-            continue
-        source: Access = node.operands[1]
-        if graph.written(source.key) or not _is_dense(source):
-            continue
-        found = [within(node.operands[place], whole, source) for node, place, _ in uses[1:]]
-        if None not in found:
-            for use, moved in zip(uses[1:], found, strict=True):
-                assert moved is not None
-                graph.move(use, moved)
-            node.dropped = True
-            graph.forget(number)
-
-
-def _store_in_place(graph: Graph, outputs: set[Any], copying: set[int]) -> None:
+def _store_in_place(graph: Graph, outputs: set[Any]) -> None:
     """Tiles that are only stored are made where they are stored, in one piece or in several."""
+    copying = {id(plan) for plan in graph.machine.program.plans if is_copying(plan)}
     for number, uses in list(graph.tiles()):
         *made, store = uses
-        if not made or not _is_assembled(graph, number, uses, len(made)) or not _is_copy(store.node, copying):
+        if not made or not _is_assembled(graph, number, uses, len(made)) or id(store.node.plan) not in copying:
             continue
         target: Access = store.node.operands[0]
-        if target.key not in outputs or store.access != graph.whole(number) or not _is_dense(target):
+        if target.key not in outputs or store.access != graph.whole(number) or not is_dense(target):
             continue
         parts = [within(use.access, graph.whole(number), target) for use in made]
         if all(parts) and all(use.node.operands[use.place].shape == part.shape for use, part in _pairs(made, parts)):
@@ -122,46 +101,11 @@ def _is_assembled(graph: Graph, number: Any, uses: list[Use], count: int) -> boo
     return clean and apart and (count == 1 or _disjoint(made))
 
 
-def _defines(uses: list[Use], whole: Access) -> bool:
-    """Whether the first use writes all of a tile and the others only read."""
-    node, place, writes = uses[0]
-    if not writes or place in node.updates or node.operands[place] != whole:
-        return False
-    for other, _, writes in uses[1:]:  # noqa: SIM110 - faster
-        if writes or other is node:
-            return False
-    return True
-
-
-def _copying(graph: Graph) -> set[int]:
-    """The plans, by identity, whose dma_copy does not change shape or data type."""
-    found = set()
-    for plan in graph.machine.program.plans:
-        if plan.instruction == "dma_copy":
-            dst, src, *_ = plan.slots
-            if (dst.shape, dst.dtype) == (src.shape, src.dtype) and not any(slot.gathers for slot in plan.slots):
-                found.add(id(plan))
-    return found
-
-
-def _is_copy(node: Node, copying: set[int]) -> bool:
-    """Whether it copies one access to another of the same shape and kind, and nothing else."""
-    if id(node.plan) not in copying:
-        return False
-    dst, src, *others = node.operands
-    return type(dst) is type(src) is Access and not any(others)
-
-
 def _is_evicting(node: Node) -> bool:
     """A tensor_copy from float32 to float32 or to fewer bits."""
     if isinstance(node, Product) or node.plan.instruction != "tensor_copy":
         return False
     return node.plan.slots[1].dtype == "float32" and node.plan.slots[0].dtype in ("float32", "bfloat16", "float16")
-
-
-def _is_dense(found: Access) -> bool:
-    """Whether rows lie in one piece, so that reading or writing in place costs no more than a copy would."""
-    return found.shape[-1] == 1 or found.strides[-1] == found.dtype.itemsize
 
 
 def _free_outputs(graph: Graph) -> set[Any]:
@@ -215,10 +159,11 @@ def _end(found: Access) -> int:
 def _sum_up(graph: Graph) -> list[Product]:
     """Matmuls into one PSUM tile, of consecutive rows of inputs that nobody writes, as one product each."""
     products = []
+    modes = {id(plan): plan.decided["mode"] if _is_plain_matmul(plan) else None for plan in graph.machine.program.plans}
     for number, uses in list(graph.tiles()):
-        count = sum(use.writes for use in uses)
+        count = sum([writes for _, _, writes in uses])
         group, reads = uses[:count], uses[count:]
-        if any(use.writes for use in reads) or not _is_group(graph, number, group):
+        if any(writes for _, _, writes in reads) or not _is_group(graph.whole(number), group, modes):
             continue
         factors = [_consecutive(graph, [use.node.operands[place] for use in group]) for place in (1, 2)]
         if factors[0] is None or factors[1] is None:
@@ -234,19 +179,16 @@ def _sum_up(graph: Graph) -> list[Product]:
     return products
 
 
-def _is_group(graph: Graph, number: int, group: list[Use]) -> bool:
-    """Whether the writes are plain matmuls of the whole tile, the first of which overwrites."""
-    whole, plain = graph.whole(number), dict[int, bool]()
+def _is_group(whole: Access, group: list[Use], modes: dict[int, Any]) -> bool:
+    """Whether the writes are plain matmuls of the whole tile, the first of which overwrites; ``modes`` by plan."""
     if not group or whole.dtype != F32 or len(whole.shape) != 2:
         return False
-    for i, use in enumerate(group):
-        plan, operands = use.node.plan, use.node.operands
-        if id(plan) not in plain:
-            plain[id(plan)] = _is_plain_matmul(plan)
-        if not plain[id(plan)] or plan.decided["mode"] != ("add" if i else "overwrite"):
+    wanted = "overwrite"
+    for node, place, _ in group:
+        operands = node.operands
+        if modes[id(node.plan)] != wanted or operands[place] != whole or operands[3:] != [None]:
             return False
-        if operands[use.place] != whole or operands[3:] != [None]:
-            return False
+        wanted = "add"
     return True
 
 
@@ -262,20 +204,19 @@ def _is_number(dtype: str) -> bool:
 def _consecutive(graph: Graph, pieces: list[Any]) -> Access | None:
     """Pieces that follow each other along the rows of an input, as one access."""
     first = pieces[0]
-    if not isinstance(first, Access) or len(first.shape) != 2 or not _is_dense(first):
+    if not isinstance(first, Access) or len(first.shape) != 2 or not is_dense(first):
         return None
     if not isinstance(first.key, int) or graph.allocation(first.key).role != "input" or graph.written(first.key):
         return None
     key, (_, columns), begin, strides, dtype = first
-    rows, end = 0, begin
+    rows, pitch = 0, strides[0]
     for piece in pieces:
         if not isinstance(piece, Access):
             return None
         more = piece.shape[0]
-        if piece != (key, (more, columns), end, strides, dtype):
+        if piece != (key, (more, columns), begin + rows * pitch, strides, dtype):
             return None
         rows += more
-        end = begin + rows * strides[0]
     return made_of((key, (rows, columns), begin, strides, dtype))
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from nki_sim.machine import Machine
 from nki_sim.memory import Allocation
-from nki_sim.program import SCALAR, Plan, Slot
-from nki_sim.replay.accesses import Access, Way, is_pinned, made_of, row_major, way_of
+from nki_sim.program import Ints, Plan
+from nki_sim.replay.accesses import Access, made_of, row_major
+from nki_sim.replay.columns import Columns
+from nki_sim.replay.loads import Loads, read_in_place
 
 
 @dataclass(slots=True)
@@ -22,7 +24,7 @@ class Node:
 
     Attributes:
         writes: places of the operands that it writes; ``updates`` those whose old values count.
-        plan: the instruction it comes from; ``step``, which one.
+        plan: the instruction it comes from; ``at``, its place among the nodes of a graph.
     """
 
     function: Callable[..., Any]
@@ -31,7 +33,7 @@ class Node:
     updates: tuple[int, ...]
     plan: Plan
     dropped: bool = False
-    step: int = -1
+    at: int = -1
 
 
 class Use(NamedTuple):
@@ -53,31 +55,52 @@ _use = partial(tuple.__new__, Use)
 
 @dataclass
 class Graph:
-    """The nodes in program order, and the uses of every allocation. Who drops a node sees to it that no tile keeps its uses."""
+    """The nodes in program order, and the uses of every allocation, but who reads an input.
+
+    Who drops a node sees to it that no tile keeps its uses.
+    """
 
     machine: Machine
+    _written: list[bool]
+    _is_tile: list[bool]
     nodes: list[Node] = field(default_factory=list)
     uses: defaultdict[Any, list[Use]] = field(default_factory=partial(defaultdict, list))
-    _written: dict[Any, bool] = field(default_factory=dict)
     _whole: dict[int, Access] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, machine: Machine) -> Graph:
-        """The graph of a finished run."""
-        graph, program = cls(machine), machine.program
-        nodes, uses = graph.nodes, graph.uses
-        touched = [[(place, place in plan.writes) for place in sorted((*plan.reads, *plan.writes))] for plan in program.plans]
-        for step, (number, operands) in enumerate(zip(program.steps, _operands(machine), strict=True)):
-            plan = program.plans[number]
-            node = Node(plan.body, operands, plan.writes, plan.updates, plan, False, step)
-            nodes.append(node)
-            for place, writes in touched[number]:
-                uses[operands[place][0]].append(_use((node, place, writes)))
+    def of(cls, machine: Machine, *, in_place: bool = True) -> Graph:
+        """The graph of a finished run.
+
+        Args:
+            in_place: leave out loads of what can be read where it is.
+        """
+        columns = Columns(machine)
+        loads = read_in_place(columns) if in_place else Loads()
+        graph = cls(machine, (columns.written > 0).tolist(), columns.tiles.tolist())
+        stays = np.ones(len(columns.numbers), np.bool_)
+        stays[loads.steps] = False
+        steps, plans = np.flatnonzero(stays), columns.plans
+        operands = _operands(columns, steps, loads.read)
+        for at, (number, given) in enumerate(zip(columns.numbers[steps].tolist(), operands, strict=True)):
+            plan = plans[number]
+            graph.nodes.append(Node(plan.body, given, plan.writes, plan.updates, plan, False, at))
+        moved = np.zeros(len(columns.flat), np.bool_)
+        moved[[*loads.read]] = True
+        inputs = np.array([tensor.role == "input" for tensor in columns.allocations], np.bool_)
+        kept = stays[columns.step] & ~moved[columns.at] & (columns.writes | ~inputs[columns.tensor])
+        graph._note(columns, (np.cumsum(stays) - 1)[columns.step[kept]], columns.place[kept])
         return graph
 
+    def _note(self, columns: Columns, at: Ints, place: Ints) -> None:
+        """Note uses: by which of the nodes, and at which place of its plan."""
+        nodes, uses, places = self.nodes, self.uses, columns.places
+        for number, which in zip(at.tolist(), place.tolist(), strict=True):
+            node, (_, operand, _, writes) = nodes[number], places[which]
+            uses[node.operands[operand][0]].append(_use((node, operand, writes)))
+
     def replace(self, node: Node, other: Node) -> None:
-        """Put another node in a step's place."""
-        self.nodes[node.step] = other
+        """Put another node in one's place."""
+        self.nodes[node.at] = other
 
     def whole(self, number: int) -> Access:
         """All of an allocation."""
@@ -95,21 +118,13 @@ class Graph:
 
     def tiles(self) -> Iterator[tuple[int, list[Use]]]:
         """Tiles on chip that no explicit address places, with their uses."""
-        for number in self._tiles:
-            if number in self.uses:
-                yield number, self.uses[number]
+        for number, uses in self.uses.items():
+            if isinstance(number, int) and self._is_tile[number]:
+                yield number, uses
 
-    @cached_property
-    def _tiles(self) -> list[int]:
-        tensors = self.machine.program.allocations
-        return [tensor.id for tensor in tensors if tensor.region.on_chip and not is_pinned(self.machine, tensor)]
-
-    def written(self, number: Any) -> bool:
-        """Whether any node writes an allocation."""
-        found = self._written.get(number)
-        if found is None:
-            found = self._written[number] = any(use.writes for use in self.uses.get(number, ()))
-        return found
+    def written(self, number: int) -> bool:
+        """Whether any step writes an allocation."""
+        return self._written[number]
 
     def move(self, use: Use, to: Access) -> None:
         """Let an operand be elsewhere."""
@@ -120,56 +135,22 @@ class Graph:
         return self.machine.program.allocations[number]
 
 
-def _operands(machine: Machine) -> list[list[Any]]:
-    """The operands of every step: accesses and constants. Those at one place of a plan are made together."""
-    program, columns = machine.program, _Columns(machine)
-    numbers, first, flat = (np.array(table, np.int64) for table in program.tables)
-    steps = np.argsort(numbers, kind="stable")
-    found: list[list[Any]] = [[]] * len(numbers)
-    for mine in np.split(steps, np.cumsum(np.bincount(numbers, minlength=len(program.plans)))[:-1]):
-        plan = program.plans[numbers[mine[0]]]
-        recorded = flat[first[mine] + np.arange(2 * len(plan.slots))[:, None]].tolist()
-        given = [columns.of(*column) for column in zip(plan.slots, recorded[::2], recorded[1::2], strict=True)]
-        for place in plan.orders:
-            given[place] = [None] * len(mine)  # the order of the nodes is what a barrier is for
+def _operands(columns: Columns, kept: Ints, read: dict[int, Access]) -> list[list[Any]]:
+    """The operands of the kept steps, in their order: accesses and constants. Those at one place of a plan are made at once."""
+    found: list[list[Any]] = [[]] * len(columns.numbers)
+    for plan, mine, first in columns.of_plans(kept):
+        given = [_column(columns, plan, place, first + 2 * place, read) for place in range(len(plan.slots))]
         for step, operands in zip(mine.tolist(), zip(*given, strict=True), strict=bool(given)):
             found[step] = [*operands]
-    return found
+    return [found[step] for step in kept.tolist()]
 
 
-class _Columns:
-    """Recorded operands as accesses. Those of one shape, in tensors that lie in memory alike, are made in one way."""
-
-    def __init__(self, machine: Machine):
-        self._machine = machine
-        self._ways: dict[Any, Way] = {}
-        layouts: dict[Any, int] = {}
-        self._layout = [
-            layouts.setdefault((t.region, t.core, t.row_bytes, t.dtype.itemsize, t.address), len(layouts))
-            for t in machine.program.allocations
-        ]
-
-    def of(self, slot: Slot, tensors: list[int], offsets: list[int]) -> list[Any]:
-        """What the record has of one place of a plan, in the order of its steps."""
-        if tensors[0] < 0:
-            constants = self._machine.program.constants
-            return [constants[at] if kind == SCALAR else None for kind, at in zip(tensors, offsets, strict=True)]
-        layouts = [self._layout[number] for number in tensors]
-        if layouts.count(layouts[0]) == len(layouts):
-            return self._way(slot, tensors[0])(tensors, offsets)
-        alike: dict[int, list[int]] = {}
-        for i, layout in enumerate(layouts):
-            alike.setdefault(layout, []).append(i)
-        found: list[Any] = [None] * len(tensors)
-        for places in alike.values():
-            way = self._way(slot, tensors[places[0]])
-            for i, made in zip(places, way([tensors[i] for i in places], [offsets[i] for i in places]), strict=True):
-                found[i] = made
-        return found
-
-    def _way(self, slot: Slot, number: int) -> Way:
-        alike = slot.shape, slot.strides, slot.dtype, self._layout[number]
-        made = self._ways.get(alike)
-        if made is None:
-            made = self._ways[alike] = way_of(self._machine, self._machine.program.allocations[number], slot)
-        return made
+def _column(columns: Columns, plan: Plan, place: int, at: Ints, read: dict[int, Access]) -> list[Any]:
+    """What steps of a plan have at one place."""
+    if place in plan.orders:
+        return [None] * len(at)  # the order of the nodes is what a barrier is for
+    moved = [read.get(each) for each in at.tolist()] if read and place in plan.reads else []
+    if moved and None not in moved:
+        return moved
+    made = columns.operands(plan.slots[place], at)
+    return [to or own for to, own in zip(moved, made, strict=True)] if moved else made
