@@ -15,7 +15,7 @@ from nki_sim.dtypes import Array
 COPIED = 1 << 20
 """Bytes up to which an array is copied at once."""
 _BLOCK = 4096
-_CHUNK = 64 * _BLOCK
+_CHUNK = 256 * _BLOCK
 
 
 class Inputs(Mapping[int, Array]):

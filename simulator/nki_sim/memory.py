@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
@@ -47,8 +47,11 @@ class MemoryRegion(Enum):
     on_chip: bool
     """SBUF or PSUM: dimension 0 is the partition dimension."""
 
+    label: str
+    """Its value; that of a member of an enumeration is found by a function."""
+
     def __init__(self, value: str):
-        self.on_chip = value in ("sbuf", "psum")
+        self.label, self.on_chip = value, value in ("sbuf", "psum")
 
     def __repr__(self) -> str:
         return f"nl.{self.name}"
@@ -154,6 +157,11 @@ READ_ONLY = Rule(
 )
 
 
+def row_bytes_of(region: MemoryRegion, shape: tuple[int, ...], dtype: DType) -> int:
+    """Bytes of a tensor in each partition, of one in HBM all of them."""
+    return math.prod(shape[1:] if region.on_chip else shape) * dtype.itemsize
+
+
 @dataclass(slots=True)
 class Allocation:
     """What is remembered of a tensor after its data is gone.
@@ -161,6 +169,7 @@ class Allocation:
     Attributes:
         id: number within the run, in order of allocation.
         region, shape, dtype: as given to ``nl.ndarray``.
+        row_bytes: bytes in each partition (all bytes for HBM).
         name: as given; :attr:`label` falls back to the variable's name.
         site: the user's line that allocated it; ``caller``, the one that called the function it is in.
         role: ``input``, ``constant`` or ``tile``; an HBM tensor the kernel returns becomes ``output``.
@@ -170,13 +179,13 @@ class Allocation:
         loop: the loop at run time in whose body it was made, once that is over.
         core: whose SBUF, PSUM or private HBM it is in, where a run has several cores.
         looked_at: whether the kernel's Python looked at its values.
-        row_bytes: bytes in each partition (all bytes for HBM).
     """
 
     id: int
     region: MemoryRegion
     shape: tuple[int, ...]
     dtype: DType
+    row_bytes: int
     name: str
     site: Site | None
     role: str
@@ -188,11 +197,13 @@ class Allocation:
     loop: object | None = None
     core: int = 0
     looked_at: bool = False
-    row_bytes: int = field(init=False)
 
-    def __post_init__(self) -> None:
-        dims = self.shape[1:] if self.region.on_chip else self.shape
-        self.row_bytes = math.prod(dims) * self.dtype.itemsize
+    @classmethod
+    def of(
+        cls, number: int, region: MemoryRegion, shape: tuple[int, ...], dtype: DType, *others: Any, **named: Any
+    ) -> Allocation:
+        """One of a shape and data type; the other fields as given, those after ``row_bytes``."""
+        return cls(number, region, shape, dtype, row_bytes_of(region, shape, dtype), *others, **named)
 
     @property
     def partitions(self) -> int:
@@ -238,6 +249,7 @@ class Storage:
         claim: of an explicit placement, who else wrote on its bytes (:mod:`nki_sim.claims`, :mod:`nki_sim.clobbers`).
         views: tensors that hold a NumPy view of ``bytes``, when the bytes may be exchanged (kernel inputs).
         pool: where ``bytes`` go when the last tensor on them dies.
+        form: what it has in common with others, where no address places it.
     """
 
     __slots__ = (
@@ -249,6 +261,7 @@ class Storage:
         "base",
         "claim",
         "count",
+        "form",
         "host",
         "itemsize",
         "mask",
@@ -258,7 +271,6 @@ class Storage:
         "pool",
         "quiet_to_read",
         "quiet_to_write",
-        "region_name",
         "row_elems",
         "rows",
         "size",
@@ -271,7 +283,6 @@ class Storage:
     ):
         self.allocation = allocation
         self.on_chip = allocation.region.on_chip
-        self.region_name = allocation.region.value
         self._bytes = data
         self.size = size
         self.pitch = pitch
@@ -288,6 +299,7 @@ class Storage:
         self.host: HostArray | None = None
         self.views: list[Any] | None = None
         self.pool: list[Array] | None = None
+        self.form: Form | None = None
         self._state = NONE
         self.quiet_to_read = self.quiet_to_write = False
 
@@ -388,6 +400,22 @@ class HostArray:
     written: bool = False
 
 
+@dataclass(slots=True, eq=False)
+class Form:
+    """What is the same of all tensors of one shape and data type in one memory that no address places.
+
+    Attributes:
+        row_bytes: bytes in each partition (all bytes for HBM).
+        itemsize, pitch, size, pool: as of their storage.
+    """
+
+    row_bytes: int
+    itemsize: int
+    pitch: int
+    size: int
+    pool: list[Array]
+
+
 class Memory:
     """The three memories of one NeuronCore, and every allocation of one run."""
 
@@ -401,16 +429,17 @@ class Memory:
         self.waiting: Callable[[], None] | None = None
         """To be called before values are looked at: it runs the instructions that have not run yet."""
         self.signatures: dict[Any, int] = {}
-        """Numbers of what shapes, dtypes, spaces and alignments views have had; ``whole``: of whole tensors without address."""
-        self.whole: dict[tuple[tuple[int, ...], DType, MemoryRegion], int] = {}
+        """Numbers of what shapes, dtypes, spaces and alignments views have had; ``whole``: of whole tensors of one form, which
+        may be another core's."""
+        self.whole: dict[Form, int] = {}
         self.hollow = False
         """Whether nothing is computed: the bytes mean nothing, and nobody fills or copies them."""
         self.indirect = False
         """Whether there are views whose offsets are read at run time."""
         self._hbm = self._counted = 0
         """Bytes of HBM of the first ``_counted`` allocations."""
-        self._good: dict[tuple[tuple[int, ...], DType, MemoryRegion], int] = {}
-        """Checked shapes, and the bytes that a tensor of each takes."""
+        self._forms: dict[tuple[tuple[int, ...], DType, MemoryRegion], Form] = {}
+        """What is known of tensors that no address places, by shape, data type and memory."""
         self.copies: PrivateCopies | None = None
         """What copies the callers' arrays, where several ranks may be given the same."""
         self._pools: dict[int, list[Array]] = {}
@@ -445,33 +474,33 @@ class Memory:
         Raises:
             NkiValidationError: a shape, buffer or address that the memory does not have.
         """
-        place = known = None
         if address is not None:
             place = self._claimed(shape, dtype, region, address)
+            if place is not None and self.stored(dtype) is dtype:
+                where = (place.partition, place.byte)
+                allocation = Allocation.of(len(self.allocations), region, shape, dtype, name, site, role, where, step)
+                self.allocations.append(allocation)
+                return self._place(allocation, place)
         else:
-            known = self._good.get((shape, dtype, region))
-            if known is None:
-                self._check_shape(shape, dtype, region)
-        where = (place.partition, place.byte) if place is not None else None
+            place = None
+        form = self._forms.get((shape, dtype, region)) or self._form(shape, dtype, region)
         if not region.on_chip:
-            self._check_hbm(known or math.prod(shape) * dtype.itemsize)
-        allocation = Allocation(len(self.allocations), region, shape, dtype, name, site, role, where, step)
-        stored = dtype if self.precise else self.stored(dtype)
-        if place is not None and stored is dtype:
-            storage = self._place(allocation, place)
-        else:
-            size = known or math.prod(shape) * stored.itemsize
-            self._good[shape, dtype, region] = size
-            pool = self._pools.get(size)
-            if pool is None:
-                pool = self._pools[size] = []
-            storage = Storage(allocation, None, 0, itemsize=stored.itemsize, size=size)
-            storage.poisoned = self.hollow
-            storage.pool = pool
-            if storage.on_chip:
-                storage.pitch = storage.row_elems * stored.itemsize
+            self._check_hbm(form.row_bytes)
+        at = (place.partition, place.byte) if place is not None else None
+        allocation = Allocation(len(self.allocations), region, shape, dtype, form.row_bytes, name, site, role, at, step)
+        storage = Storage(allocation, None, form.pitch, itemsize=form.itemsize, size=form.size)
+        storage.poisoned, storage.pool, storage.form = self.hollow, form.pool, form if at is None else None
         self.allocations.append(allocation)
         return storage
+
+    def _form(self, shape: tuple[int, ...], dtype: DType, region: MemoryRegion) -> Form:
+        """Check a shape, and note what is the same of all tensors of it."""
+        self._check_shape(shape, dtype, region)
+        itemsize, row = self.stored(dtype).itemsize, row_bytes_of(region, shape, dtype)
+        size = math.prod(shape) * itemsize
+        pitch = row // dtype.itemsize * itemsize if region.on_chip else 0
+        found = self._forms[shape, dtype, region] = Form(row, itemsize, pitch, size, self._pools.setdefault(size, []))
+        return found
 
     def own(self) -> list[Allocation]:
         """The allocations of this core."""
@@ -490,7 +519,9 @@ class Memory:
 
     def adopt(self, array: Array, dtype: DType, name: str, writable: bool = True, role: str = "input") -> Storage:
         """An HBM tensor over a C-contiguous array of the host's, which is not written until a run ends well."""
-        allocation = Allocation(len(self.allocations), MemoryRegion.shared_hbm, array.shape, dtype, name, None, role, None, 0)
+        allocation = Allocation.of(
+            len(self.allocations), MemoryRegion.shared_hbm, array.shape, dtype, name, None, role, None, 0
+        )
         self.allocations.append(allocation)
         stored = self.stored(dtype)
         own = array if stored is dtype else to_float32(array)

@@ -204,7 +204,7 @@ class _Rewriting:
     def _in_hbm(self, tile: int) -> int:
         of, number = self._program.allocations[tile], len(self._program.allocations)
         name = f"spill of {of.label}"
-        made = Allocation(number, MemoryRegion.private_hbm, of.shape, of.dtype, name, of.site, "tile", None, 0, core=of.core)
+        made = Allocation.of(number, MemoryRegion.private_hbm, of.shape, of.dtype, name, of.site, "tile", None, 0, core=of.core)
         return self._add(made)
 
     def rows(self) -> list[Row]:

@@ -278,14 +278,12 @@ class NkiTensor:
     @classmethod
     def fresh(cls, storage: Storage, memory: Memory) -> NkiTensor:
         """The whole of a new allocation."""
-        allocation = storage.allocation
-        shape, dtype = allocation.shape, allocation.dtype
-        made = cls(storage, memory, dtype, shape, _row_major(shape))
-        if allocation.address is None:
-            key = (shape, dtype, allocation.region)
-            number = memory.whole.get(key)
+        allocation, form = storage.allocation, storage.form
+        made = cls(storage, memory, allocation.dtype, allocation.shape, _row_major(allocation.shape))
+        if form is not None:
+            number = memory.whole.get(form)
             if number is None:
-                number = memory.whole[key] = made.sig
+                number = memory.whole[form] = made.sig
             made._sig = number
         return made
 
@@ -466,13 +464,13 @@ class NkiTensor:
         storage = self.storage
         kind = None if self.dynamic is None else self.dynamic.sig
         if not storage.on_chip:
-            return (self.info.name, storage.region_name, self.shape, self.strides, kind)
+            return (self.info.name, storage.allocation.region.label, self.shape, self.strides, kind)
         row = storage.row_elems if storage.allocation.dtype is self.info else self.row_elems
         address, where = storage.allocation.address, 0
         partition = self.offset // row + (address[0] if address is not None else 0)
         if storage.accumulation is not None:
             where = self.start_byte  # PSUM: which bank
-        return (self.info.name, storage.region_name, self.shape, self.strides, row, partition, where, kind)
+        return (self.info.name, storage.allocation.region.label, self.shape, self.strides, row, partition, where, kind)
 
     # -- indexing ----------------------------------------------------------------------------------------------------
 

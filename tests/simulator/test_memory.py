@@ -437,7 +437,7 @@ def allocations(draw):
         dtype = draw(some.sampled_from([FLOAT32, BYTE]))
         size = max(1, size // dtype.itemsize)
         last = step + draw(some.integers(-1, 12))
-        tile = Allocation(i, region, (draw(some.integers(1, 128)), size), dtype, "", None, "tile", None, step, last)
+        tile = Allocation.of(i, region, (draw(some.integers(1, 128)), size), dtype, "", None, "tile", None, step, last)
         made.append(tile)
     return made
 
@@ -489,7 +489,7 @@ def test_fragmented_memory_is_reported_and_no_error():
     core = nki_sim.core("trn2")
 
     def tile(i, size, born, last):
-        return Allocation(i, MemoryRegion.psum, (128, size // 4), FLOAT32, "", None, "tile", None, born, last)
+        return Allocation.of(i, MemoryRegion.psum, (128, size // 4), FLOAT32, "", None, "tile", None, born, last)
 
     tiles = [tile(0, 1200, 0, 9), tile(1, 1200, 0, 9)]
     tiles += [tile(2 + i, 1200, 0, 9) for i in range(6)]

@@ -15,7 +15,7 @@ from nki_sim.tensor import contiguous_strides
 
 
 def allocation(shape, dtype="float32"):
-    return Allocation(0, MemoryRegion.shared_hbm, shape, lookup(dtype), "", None, "tile", None, 0)
+    return Allocation.of(0, MemoryRegion.shared_hbm, shape, lookup(dtype), "", None, "tile", None, 0)
 
 
 def touched(shape, itemsize, slot, offset):

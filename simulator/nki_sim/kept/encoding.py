@@ -146,7 +146,7 @@ def _allocated(number: int, made: list[Any]) -> Allocation:
     region, shape, dtype, name, role, address, born, last, core = made
     where = tuple(address) if address is not None else None
     kind = dtypes.TABLE[dtype]
-    return Allocation(number, MemoryRegion[region], tuple(shape), kind, name, None, role, where, born, last, core=core)
+    return Allocation.of(number, MemoryRegion[region], tuple(shape), kind, name, None, role, where, born, last, core=core)
 
 
 def _planned(reader: Reader, machine: Machine, made: dict[str, Any], first: list[int]) -> Plan:
