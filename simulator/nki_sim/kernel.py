@@ -229,9 +229,13 @@ class Kernel:
     def name(self) -> str:
         return getattr(self.function, "__name__", "kernel")
 
+    @functools.cached_property
+    def _signature(self) -> inspect.Signature:
+        return inspect.signature(self.function)
+
     def __repr__(self) -> str:
         suffix = "" if self.lnc is None else f"[{self.lnc}]"
-        return f"<nki kernel {self.name}{suffix}{inspect.signature(self.function)}>"
+        return f"<nki kernel {self.name}{suffix}{self._signature}>"
 
     def __getitem__(self, lnc: Any) -> Kernel:
         """The kernel on ``lnc`` logical cores."""
@@ -491,7 +495,7 @@ class Kernel:
     # -- arguments ---------------------------------------------------------------------------------------------------
 
     def _bind(self, args: Sequence[Any], kwargs: dict[str, Any], hw: NeuronCore) -> inspect.BoundArguments:
-        signature = inspect.signature(self.function)
+        signature = self._signature
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:

@@ -109,23 +109,27 @@ def _measure(found: Occupancy, core: NeuronCore, rule: Rule, enforce: bool) -> N
     fixed = [a for a in found.tiles if a.address is not None and found.pinned]
     floor = covered(fixed)
     found.peak, found.peak_tiles = floor, list(fixed)
-    alive: dict[int, Allocation] = {}
     ends: list[tuple[int, int]] = []
-    free, at = 0, -1
+    placed: list[Allocation] = []
+    free, at, pinned = 0, -1, found.pinned
     for i, tile in enumerate(found.tiles):
-        if tile.address is not None and found.pinned:
+        if tile.address is None:
+            free += tile.row_bytes
+            heapq.heappush(ends, (tile.last, tile.row_bytes))
+        elif pinned:
             continue
-        while ends and ends[0][0] < tile.born:
-            gone = alive.pop(heapq.heappop(ends)[1])
-            free -= gone.row_bytes if gone.address is None else 0
-        alive[tile.id] = tile
-        heapq.heappush(ends, (tile.last, tile.id))
-        free += tile.row_bytes if tile.address is None else 0
-        total = free + (floor if found.pinned else covered(alive.values()))
+        born = tile.born
+        while ends and ends[0][0] < born:
+            free -= heapq.heappop(ends)[1]
+        if not pinned:
+            placed = [other for other in (*placed, tile) if other.address is not None and other.last >= born]
+            floor = covered(placed)
+        total = free + floor
         if total > found.limit and enforce:
-            raise NkiCapacityError(_overflow(found, core, rule, [*fixed, *alive.values()], total))
+            alive = [t for t in found.tiles[: i + 1] if t.last >= born and (t.address is None or not pinned)]
+            raise NkiCapacityError(_overflow(found, core, rule, [*fixed, *alive], total))
         if total > found.peak:
-            found.peak, found.peak_step, at = total, tile.born, i
+            found.peak, found.peak_step, at = total, born, i
     if at >= 0:
         others = (t for t in found.tiles[: at + 1] if t.address is None or not found.pinned)
         found.peak_tiles = [*fixed, *(t for t in others if t.last >= found.peak_step)]
@@ -208,12 +212,15 @@ def _first_fit(found: Occupancy, tiles: list[Allocation], bank: int) -> bool:
         while busy and busy[0][0] < tile.born:
             _, first, last = heapq.heappop(busy)
             _free(holes, first, last)
+        size = tile.row_bytes
         for i, (first, last) in enumerate(holes):
-            start = _room(first, last, tile.row_bytes, bank)
+            if last - first < size:
+                continue
+            start = _room(first, last, size, bank) if bank or first % 4 else first
             if start is None:
                 continue
-            tile.placed, stop = start, start + tile.row_bytes
-            holes[i : i + 1] = [h for h in ((first, start), (stop, last)) if h[0] < h[1]]
+            tile.placed, stop = start, start + size
+            holes[i : i + 1] = ((first, start),) * (first < start) + ((stop, last),) * (stop < last)
             heapq.heappush(busy, (tile.last, start, stop))
             break
         else:
