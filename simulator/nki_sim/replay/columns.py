@@ -70,9 +70,10 @@ class Columns:
         """Those of the ``kept`` steps that have the same plan, and where in ``flat`` their operands begin, plan by plan."""
         numbers = self.numbers[kept]
         by_plan = kept[np.argsort(numbers, kind="stable")]
-        ends = np.cumsum(np.bincount(numbers, minlength=len(self.plans)))
-        for plan, mine in zip(self.plans, np.split(by_plan, ends[:-1]), strict=True):
-            if len(mine):
+        ends = np.cumsum(np.bincount(numbers, minlength=len(self.plans))).tolist()
+        for plan, begin, end in zip(self.plans, [0, *ends], ends, strict=False):
+            if begin < end:
+                mine = by_plan[begin:end]
                 yield plan, mine, self._first[mine]
 
     def access(self, slot: Slot, tensor: int, offset: int) -> Access:
