@@ -430,7 +430,7 @@ class Kernel:
         inputs = Inputs()
         for tensor, _ in arrays if options.keep_inputs and not options.dry else ():
             inputs.add(tensor.storage.allocation.id, tensor.storage.allocation.label, tensor.array)
-        if len(machines) == 1 and options.stores_precisely and not options.strict and not options.dry:
+        if machine.ranks == 1 and options.stores_precisely and not options.strict and not options.dry:
             machine.wait()
         began = time.perf_counter()
         with context.running(machine), np.errstate(all="ignore"):

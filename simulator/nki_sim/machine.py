@@ -140,10 +140,6 @@ class Machine(Reporting):
 
     number, programs, grid = 0, 1, 0
     rank, ranks, ranks_per_node = 0, 1, 1
-    plays: ClassVar[bool] = True
-    """Whether nothing comes between what memory says, the run and the record of an instruction."""
-    between: ClassVar[int] = 0
-    """How many frames there are between an instruction and :meth:`issue`."""
     prepared: Any = None
     """The variable-length collective that waits for its trigger."""
 
@@ -262,7 +258,7 @@ class Machine(Reporting):
         number, plan = found
         if self._scoped and self._again is None:
             self._check_scopes(ins)
-        if plan.waits and self.plays and not self.dry:
+        if plan.plays and not self.dry:
             plan.play(self, ins, number, plan, values, step)
         else:
             if self.dry:
@@ -319,10 +315,13 @@ class Machine(Reporting):
     def catch_up(self) -> None:
         """Run what waits, in order; from now on each instruction runs when it is issued."""
         pending = self.forget_pending()
-        if pending is None:
-            return
+        if pending is not None:
+            self.run_late(map(Waiting._make, pending.waiting))
+
+    def run_late(self, waiting: Iterable[Waiting]) -> None:
+        """Run instructions that waited; what they have to say is said at their lines."""
         try:
-            for late in map(Waiting._make, pending.waiting):
+            for late in waiting:
                 self._late, late.instruction.step = late, late.step
                 late.plan.do(late.plan.body, late.values)
         finally:
@@ -389,7 +388,7 @@ class Machine(Reporting):
         params = _hashable(type(ins).get_params(ins))
         seen = [v.signature if isinstance(v, NkiTensor) else type(v) for v in values]
         key = (type(ins), params, _types(params), *seen)
-        plan = self._known.get(key) if all(v.memory is self.memory for v in values if isinstance(v, NkiTensor)) else None
+        plan = self._known.get(key) if self.owns(ins, values) else None
         shared = plan is not None
         if plan is None:
             findings, given = len(self.report.findings), _types(type(ins).get_params(ins))
@@ -402,8 +401,17 @@ class Machine(Reporting):
         made = plan.running(self._body(ins, values[: len(type(ins).operand_names)]))
         made.lasting, made.goes_on = tuple(sorted(self._asked)), bool(self._asked) and ins.goes_on()
         made.origin = plan if shared else None
+        made.plays = self.plays(made)
         self.program.plans.append(made)
         return len(self.program.plans) - 1, made
+
+    def plays(self, plan: Plan) -> bool:
+        """Whether nothing comes between what memory says of a plan's steps, their run and their record."""
+        return plan.waits
+
+    def owns(self, ins: Instruction, values: Iterable[Any]) -> bool:
+        """Whether all tensors among an instruction's operands are of this run."""
+        return all(v.memory is self.memory for v in values if isinstance(v, NkiTensor))
 
     def _checked(self, ins: Instruction, values: tuple[Any, ...]) -> Plan:
         kind = type(ins)

@@ -81,6 +81,8 @@ class Plan:
     cost: Cost = field(default_factory=Cost)
     waits: bool = False
     """Whether steps may run later than they are issued (:mod:`nki_sim.pending`)."""
+    plays: bool = False
+    """Whether :attr:`play` does all of a step."""
     speaks: bool = False
     """Whether its body may have something to report about values."""
     elements: int = 0

@@ -152,5 +152,5 @@ def _made(arguments: str, lines: Sequence[str]) -> Any:
     return names["made"]
 
 
-record: Callable[..., None] = _made("machine, number, plan, flat", _recording("1 + plan.depth + machine.between", "flat"))
+record: Callable[..., None] = _made("machine, number, plan, flat", _recording("1 + plan.depth", "flat"))
 """Append a step to the record of a machine, called by what :meth:`issue` calls."""

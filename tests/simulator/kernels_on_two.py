@@ -65,7 +65,7 @@ def private(x):
     """Each core through HBM of its own."""
     i, _ = me()
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    own = nl.ndarray((64, 48), dtype=x.dtype, buffer=nl.private_hbm)
+    own = nl.ndarray((64, x.shape[1]), dtype=x.dtype, buffer=nl.private_hbm)
     nisa.dma_copy(dst=own, src=x[half(i)])
     nisa.dma_copy(dst=out[half(i)], src=own)
     return out
@@ -75,8 +75,8 @@ def pinned(x):
     """Each core at the same address of its own SBUF; core 1 is between core 0's load and its store."""
     i, other = me()
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    tile = nl.ndarray((64, 48), dtype=x.dtype, buffer=nl.sbuf, address=(0, 100))
-    got = nl.ndarray((64, 48), dtype=x.dtype, buffer=nl.sbuf)
+    tile = nl.ndarray((64, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf, address=(0, 100))
+    got = nl.ndarray((64, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=x[half(i)])
     nisa.sendrecv(src=nl.copy(tile), dst=got, send_to_rank=other, recv_from_rank=other, pipe_id=0)
     nisa.dma_copy(dst=out[half(i)], src=tile)
@@ -110,7 +110,7 @@ def registers(x):
     i, other = me()
     out = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.shared_hbm)
     tile, total = nl.load(x[half(i)]), nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
-    square, got = nl.ndarray((64, 48), dtype=nl.float32), nl.ndarray((64, 48), dtype=nl.float32)
+    square, got = nl.ndarray((64, x.shape[1]), dtype=nl.float32), nl.ndarray((64, x.shape[1]), dtype=nl.float32)
     nisa.activation(dst=square, op=nl.square, data=tile, reduce_op=nl.add, reduce_cmd=nisa.reduce_cmd.reset_reduce)
     nisa.sendrecv(src=square, dst=got, send_to_rank=other, recv_from_rank=other, pipe_id=0)
     nisa.activation(dst=square, op=nl.copy, data=got, reduce_op=nl.add, reduce_res=total, reduce_cmd=nisa.reduce_cmd.reduce)

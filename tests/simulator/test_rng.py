@@ -445,7 +445,7 @@ def test_a_replay_draws_the_same_numbers_at_every_step(monkeypatch, target, prec
         seen[step] = [value.array.copy() if hasattr(value, "array") else None for value in values]
 
     monkeypatch.setattr(Machine, "_record", spy)
-    monkeypatch.setattr(Machine, "plays", False)
+    monkeypatch.setattr(Machine, "plays", lambda self, plan: False)
     done = nki_sim.run(all_of_them, target=target, precise=precise, strict=True)
     monkeypatch.undo()
     replay = done.replay()

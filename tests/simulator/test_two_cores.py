@@ -500,6 +500,26 @@ def test_what_is_done_again_after_a_barrier_for_another_tensor_is_not_behind_it(
     assert not any("core_barrier" in note for note in race.notes)
 
 
+def test_what_is_read_again_after_a_barrier_for_another_tensor_is_not_behind_it():
+    """The first read is ordered with the write, by what was computed of it; the second one is not."""
+
+    def again(x, twice):
+        i, _ = me()
+        b = nl.ndarray((64, 48), dtype=x.dtype, buffer=nl.shared_hbm)
+        if i == 0:
+            nl.store(b, nl.load(x[0:64]))
+        nisa.core_barrier(data=b, cores=(0, 1))
+        if i == 0 and twice:
+            nl.load(x[0:64])
+        if i == 1:
+            nl.store(x[0:64], nl.add(nl.load(b), 1.0))
+        return x
+
+    assert found(again, X.copy(), False) == []
+    (race,) = on_two(again, X.copy(), True).findings
+    assert race.rule.id == "memory.race" and f"core 0 read at line {again.__code__.co_firstlineno + 7}" in race.headline
+
+
 def test_what_one_core_does_to_shared_memory_is_no_race():
     def again(x):
         shared = nl.ndarray((64, 48), dtype=nl.float32, buffer=nl.shared_hbm)

@@ -50,20 +50,19 @@ class Crew:
 
     Args:
         works: one function per core; what it returns is its result.
+
+    Attributes:
+        in_small_steps: whether others may go on after every instruction.
     """
 
     def __init__(self, works: Sequence[Callable[[], Any]]):
         self._choose = _choice.get()
+        self.in_small_steps = self._choose is not None
         self._members = [_Member(number, work) for number, work in enumerate(works)]
         self._back = threading.Semaphore(0)
         self._first: deque[int] = deque()
         """Who goes on before anybody else."""
         self._over = False
-
-    @property
-    def in_small_steps(self) -> bool:
-        """Whether others may go on after every instruction."""
-        return self._choose is not None
 
     def run(self) -> list[Any]:
         """Run all of them to their ends; their results.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from nki_sim.cores.races import RACE, TWICE, Race
@@ -16,6 +17,7 @@ from nki_sim.isa.meeting import Meeting
 from nki_sim.machine import NEVER_WRITTEN, Machine
 from nki_sim.memory import MemoryRegion, Storage
 from nki_sim.ops import UnknownOperatorError
+from nki_sim.pending import Pending, Waiting
 from nki_sim.program import Plan
 from nki_sim.tensor import NkiTensor
 
@@ -36,9 +38,6 @@ class CoreMachine(Machine):
         worker, rank: its number among all cores of the team, and its rank's.
     """
 
-    plays = False
-    between = 1
-
     def __init__(self, team: Team, worker: int, core: NeuronCore, **options: Any):
         super().__init__(core, **options)
         self.team, self.worker = team, worker
@@ -53,7 +52,8 @@ class CoreMachine(Machine):
         self._races = team.races[self.rank] if team.cores > 1 else None
         self.rounds: dict[Any, int] = {}
         """How often loops at run time went round, by the line that makes them."""
-        self._touching: dict[int, tuple[tuple[int, bool], ...]] = {}
+        self._touching: dict[int, tuple[int, ...]] = {}
+        """Of a plan, by its identity, the operands in HBM that others may touch."""
 
     @property
     def title(self) -> str:
@@ -133,14 +133,40 @@ class CoreMachine(Machine):
         """Do what all members of a meeting have come for."""
         super().issue(ins)
 
+    def wait(self) -> None:
+        """Let the instructions of all cores wait, in the order in which they are issued."""
+        pending = Pending()
+        for machine in self.team.machines:
+            machine.pending, machine.memory.waiting = pending, self.catch_up
+
+    def catch_up(self) -> None:
+        pending = self.forget_pending()
+        for worker, waiting in groupby(map(Waiting._make, pending.waiting if pending else ()), lambda late: late.plan.core):
+            self.team.machines[worker].run_late(waiting)
+
+    def forget_pending(self) -> Pending | None:
+        pending = self.pending
+        for machine in self.team.machines:
+            super(CoreMachine, machine).forget_pending()
+        return pending
+
     def _specialise(self, ins: Instruction, values: tuple[Any, ...]) -> tuple[int, Plan]:
         number, plan = super()._specialise(ins, values)
-        plan.core = self.worker
+        plan.core, plan.depth = self.worker, plan.depth + 1  # issue here calls that of all machines
         if isinstance(ins, Meeting):
             self.team.meetings.add(number)
             if not plan.writes:
                 plan.only_order(values)
+        elif self._races is not None:  # who meets is in step
+            self._touching[id(plan)] = _in_hbm(plan)
         return number, plan
+
+    def owns(self, ins: Instruction, values: Iterable[Any]) -> bool:
+        theirs = ins.received if isinstance(ins, Meeting) else None
+        return super().owns(ins, [v for v in values if v is not theirs])
+
+    def plays(self, plan: Plan) -> bool:
+        return plan.waits and (self._races is None or not _in_hbm(plan))
 
     def _before(self, ins: Instruction, plan: Plan, values: tuple[Any, ...]) -> None:
         super()._before(ins, plan, values)
@@ -162,17 +188,13 @@ class CoreMachine(Machine):
 
     def _races_of(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], step: int) -> list[Race]:
         """With what of the other core an instruction races, or may."""
-        if self._races is None or isinstance(ins, Meeting):  # who meets is in step
+        if self._races is None:
             return []
-        touching = self._touching.get(id(plan))
-        if touching is None:
-            hbm = [i for i in (*plan.reads, *plan.writes) if not plan.slots[i].on_chip]
-            touching = self._touching[id(plan)] = tuple((i, i in plan.writes) for i in hbm)
         found: list[Race] = []
-        for i, writes in touching:
+        for i in self._touching.get(id(plan), ()):
             unknown = self.dry and values[i].dynamic is not None  # which elements it means, only data tells
             if values[i].storage.allocation.region is MemoryRegion.shared_hbm and not unknown:
-                found += self._races.access(self.number, step, values[i], plan.slots[i], writes, i)
+                found += self._races.access(self.number, step, values[i], plan.slots[i], i in plan.writes, i)
         return next(([race] for race in found if not race.between), found)
 
     def _may_be_twice(self, plan: Plan, values: tuple[Any, ...], race: Race) -> bool:
@@ -221,6 +243,11 @@ class CoreMachine(Machine):
             for machine in self.team.machines:
                 stack.enter_context(super(CoreMachine, machine).disturbed())
             yield
+
+
+def _in_hbm(plan: Plan) -> tuple[int, ...]:
+    """The operands of a plan that other cores may touch."""
+    return tuple([i for i in (*plan.reads, *plan.writes) if not plan.slots[i].on_chip])
 
 
 class _Registers(MutableMapping[str, Any]):

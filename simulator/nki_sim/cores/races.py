@@ -16,7 +16,7 @@ import numpy as np
 
 from nki_sim.dtypes import Array
 from nki_sim.errors import Rule, page
-from nki_sim.memory import Pattern, Storage
+from nki_sim.memory import Allocation, Pattern, Storage
 from nki_sim.program import Slot
 from nki_sim.regions import Box, Boxes, box_of, volume
 from nki_sim.tensor import NkiTensor, OutOfRangeError, resolve, span
@@ -99,10 +99,19 @@ class Race:
 class _Log:
     """The accesses of one core to one tensor that others may not know of."""
 
+    core: int
     reads: Boxes = field(default_factory=Boxes)
     writes: Boxes = field(default_factory=Boxes)
     touches: dict[int, list[_Touch]] = field(default_factory=dict)
     seen: set[Any] = field(default_factory=set)
+    plain_reads: dict[Pattern, tuple[int, Allocation, Slot]] = field(default_factory=dict)
+    """Reads that are not sorted by boxes yet: of a tensor that nobody has written since the cores last met."""
+
+    def sort(self) -> None:
+        """Sort all reads by their boxes."""
+        for pattern, (step, allocation, slot) in self.plain_reads.items():
+            self.add(_Touch(self.core, step, box_of(allocation, slot, pattern[0]), pattern), False)
+        self.plain_reads.clear()
 
     def add(self, touch: _Touch, writes: bool) -> None:
         key = (touch.key, writes)
@@ -113,12 +122,28 @@ class _Log:
         self.touches.setdefault(touch.step, []).append(touch)
 
 
+@dataclass
+class _Logs:
+    """Those of all cores."""
+
+    of: list[_Log]
+    written: bool = False
+    """Whether one of them has written the tensor."""
+
+    def write(self) -> None:
+        """Somebody writes it, or has: what is read may conflict with that."""
+        if not self.written:
+            self.written = True
+            for log in self.of:
+                log.sort()
+
+
 class Races:
     """Who touched what, for the cores of one rank."""
 
     def __init__(self, cores: int):
         self._known = [[0] * cores for _ in range(cores)]
-        self._logs: dict[int, list[_Log]] = {}
+        self._logs: dict[int, _Logs] = {}
         self._barrier, self._since = "", 0
         """The last barrier in words, and its step."""
         self._kept: list[Storage] = []  # their numbers stay theirs as long as they are here
@@ -143,7 +168,8 @@ class Races:
         self._barrier, self._since = barrier, step
         self._logs.pop(id(data), None)
         for logs in self._logs.values():
-            for log in logs:
+            for log in logs.of:
+                log.sort()
                 log.seen.clear()  # what is done again now is no longer behind the barrier
 
     def clear(self) -> None:
@@ -157,16 +183,21 @@ class Races:
         storage = tile.storage
         logs = self._logs.get(id(storage))
         if logs is None:
-            logs = self._logs[id(storage)] = [_Log() for _ in self._known]
+            logs = self._logs[id(storage)] = _Logs([_Log(number) for number in range(len(self._known))])
             self._kept.append(storage)
+        if writes:
+            logs.write()
+        elif not logs.written and tile.dynamic is None:
+            logs.of[core].plain_reads.setdefault(tile.pattern, (step, storage.allocation, slot))
+            return []
         touch = _touch(core, step, tile, slot)
         if touch is None:
             return []
         found: list[Race] = []
-        for other, log in enumerate(logs):
-            if other != core:
-                found += self._conflicts(log, touch, writes, self._known[core][other], place)
-        logs[core].add(touch, writes)
+        for log in logs.of:
+            if log.core != core:
+                found += self._conflicts(log, touch, writes, self._known[core][log.core], place)
+        logs.of[core].add(touch, writes)
         return next(([race] for race in found if not race.between), found)
 
     def _conflicts(self, log: _Log, touch: _Touch, writes: bool, known: int, place: int) -> Iterator[Race]:

@@ -54,7 +54,7 @@ class core_barrier(Meeting):
             nisa.core_barrier(data=half, cores=(0, 1))
     """
 
-    unanswered = UNANSWERED
+    unanswered, waits = UNANSWERED, True
 
     data: NkiTensor = read(DMA_REACH)
     cores: Any

@@ -67,7 +67,7 @@ class sendrecv(Meeting):
             nisa.tensor_copy(dst=got, src=tile)
     """
 
-    unanswered, crossed = UNANSWERED, CROSSED
+    unanswered, crossed, waits = UNANSWERED, CROSSED, True
     decided_operands = ("received",)
 
     src: NkiTensor = read(SBUF, "sendrecv.buffers")

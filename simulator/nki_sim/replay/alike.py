@@ -36,18 +36,19 @@ def bind(machine: Machine, inputs: Sequence[int], outputs: Sequence[Access]) -> 
 
 
 def record_of(machine: Machine, inputs: Sequence[int], outputs: Sequence[Access]) -> Any:
-    """All that the effect of a record depends on; ``None`` where that is not known, or there are several cores."""
+    """All that the effect of a record depends on; ``None`` where that is not known, or there are several ranks."""
     program = machine.program
-    if machine.programs * machine.ranks > 1 or not program.plans:
+    if machine.ranks > 1 or not program.plans:
         return None
     origins = tuple([plan.origin for plan in program.plans])
     constants = [_exactly(value) for value in program.constants]
     if None in origins or None in constants:
         return None
-    allocations = [(a.region, a.shape, a.dtype.name, a.role, a.address) for a in program.allocations]
+    allocations = [(a.region, a.core, a.shape, a.dtype.name, a.role, a.address) for a in program.allocations]
     held = [(number, values.dtype.str, values.tobytes()) for number, values in machine.constants.items()]
     steps, _, operands = program.tables
-    return origins, steps.tobytes(), operands.tobytes(), (*allocations,), (*constants,), (*held,), (*inputs,), (*outputs,)
+    given = (*allocations,), (*constants,), (*held,), (*inputs,), (*outputs,)
+    return origins, steps.tobytes(), operands.tobytes(), given
 
 
 def _exactly(value: Any) -> Any:
