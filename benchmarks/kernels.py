@@ -35,12 +35,13 @@ def loaded(part: Any) -> Any:
 
 @nki.jit
 def matmul(lhs_t: Any, rhs: Any) -> Any:
-    """lhsᵀ.T @ rhs: rhs stays in SBUF, a block of 128 rows of the result is stored at once."""
+    """lhsᵀ.T @ rhs: rhs stays in SBUF, a block of 128 rows of the result is stored at once; each core has rows of its own."""
     k, m = lhs_t.shape
+    mine, me = m // nl.num_programs(), nl.program_id(0)
     n = rhs.shape[1]
     out = nl.ndarray((m, n), dtype=lhs_t.dtype, buffer=nl.shared_hbm)
     moving = [loaded(rhs[i : i + TILE, :]) for i in range(0, k, TILE)]
-    for row in range(0, m, TILE):
+    for row in range(me * mine, (me + 1) * mine, TILE):
         stationary = [loaded(lhs_t[i : i + TILE, row : row + TILE]) for i in range(0, k, TILE)]
         rows = sbuf((TILE, n), out.dtype)
         for column in range(0, n, BANK):

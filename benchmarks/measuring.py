@@ -8,6 +8,7 @@ import os
 import platform
 import statistics
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -52,7 +53,8 @@ def recorded(kernel: Kernel, args: Sequence[Any], *, first: bool = False) -> Wor
     def run() -> Any:
         if first:
             PROGRAMS.clear()
-        return nki_sim.run(jit(kernel.function), *args)
+        made = jit(kernel.function)
+        return nki_sim.run(made if kernel.lnc is None else made[kernel.lnc], *args)
 
     run()
     if not runs_python(run, kernel.function.__code__):
@@ -73,12 +75,19 @@ def replayed(kernel: Kernel, args: Sequence[Any]) -> Work | None:
 def runs_python(work: Work, code: Any) -> bool:
     """Whether a function's Python runs meanwhile."""
     entered: list[Any] = []
-    before = sys.getprofile()
-    sys.setprofile(lambda frame, event, _: entered.append(code) if event == "call" and frame.f_code is code else None)
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code is code:
+            entered.append(code)
+
+    before, in_threads = sys.getprofile(), threading.getprofile()
+    sys.setprofile(note)
+    threading.setprofile(note)  # each core has a thread of its own
     try:
         work()
     finally:
         sys.setprofile(before)
+        threading.setprofile(in_threads)
     return bool(entered)
 
 

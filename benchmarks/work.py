@@ -18,6 +18,13 @@ from benchmarks.found import Found
 from benchmarks.measuring import Work, agree, alternately, ratio, recorded, replayed
 
 ROUNDS, A_ROUND = 4000, 5
+SIZES = (
+    (1024, "fp32", 1, (1.6, 1.25)),
+    (1024, "fp32", 2, (1.6, 1.25)),
+    (1024, "bf16", 1, (1.6, 1.25)),
+    (2048, "bf16", 1, (1.5, 1.2)),
+)
+"""Of the matmuls: size, data type, logical cores, and what recording and replaying are held to."""
 Times = tuple[list[float], list[float]]
 
 
@@ -79,11 +86,11 @@ def normal(*shape: int) -> Any:
 
 def matmuls(repeat: int) -> list[Found]:
     found = []
-    for size, dtype, bars in ((1024, "fp32", (1.6, 1.25)), (1024, "bf16", (1.6, 1.25)), (2048, "bf16", (1.5, 1.2))):
+    for size, dtype, cores, bars in SIZES:
         a, b = normal(2, size, size)
         args, tolerance = ((a, b), 1e-4) if dtype == "fp32" else ([v.astype(ml_dtypes.bfloat16) for v in (a, b)], 2e-2)
-        name = f"matmul {size}³ {dtype}"
-        made = Comparison(name, kernels.matmul, args, partial(bare.matmul, a, b), bars, tolerance)
+        name = f"matmul {size}³ {dtype}" + (f" on {cores} cores" if cores > 1 else "")
+        made = Comparison(name, kernels.matmul[cores], args, partial(bare.matmul, a, b), bars, tolerance)
         found += rows(repeat, made)
     return found
 
