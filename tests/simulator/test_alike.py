@@ -22,12 +22,7 @@ from recordings import assert_lets_go_of_arrays
 RANDOM = np.random.default_rng(23)
 X, Y = RANDOM.standard_normal((2, 128, 512), dtype=np.float32)
 
-
-@pytest.fixture(autouse=True)
-def nothing_kept():
-    replay.forget()
-    yield
-    replay.forget()
+pytestmark = pytest.mark.usefixtures("nothing_kept")
 
 
 @pytest.fixture

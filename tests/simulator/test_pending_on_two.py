@@ -21,13 +21,7 @@ MATRICES = [RANDOM.standard_normal((256, size), dtype=np.float32) for size in (5
 KERNELS = {name: (kernel, (X, *args[1:])) for name, (kernel, args, _) in two.KERNELS.items() if name != "gathered"}
 KERNELS["matmul"] = two.matmul, tuple(MATRICES)
 del KERNELS["exchanged by gpsimd"]  # which moves small tiles
-
-
-@pytest.fixture(autouse=True)
-def nothing_kept():
-    replay.forget()
-    yield
-    replay.forget()
+pytestmark = pytest.mark.usefixtures("nothing_kept")
 
 
 @pytest.fixture
