@@ -11,7 +11,10 @@ import nki.language as nl
 import nki_sim
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
 from nki_sim import NkiValidationError, NkiWarning, replay
+from nki_sim.cores import interleaved
 from nki_sim.cores.machine import CoreMachine
 from nki_sim.replay import PROGRAMS
 
@@ -69,6 +72,48 @@ def test_the_same_results_and_the_same_record(name, late):
         assert together.result.tobytes() == single.result.tobytes()
     assert together.program.listing() == single.program.listing()
     assert {step.plan.core for step in together.program} == {0, 1}
+
+
+def work(x, kinds):
+    """Each core does some things to its half, one after the other; some of them with the other core."""
+    i, other = two.me()
+    out, tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm), nl.load(x[half(i)])
+    kept = tile
+    for number, kind in enumerate(kinds):
+        got = nl.ndarray(tile.shape, dtype=x.dtype, buffer=nl.sbuf)
+        if kind == "exchange":
+            nisa.sendrecv(src=tile, dst=got, send_to_rank=other, recv_from_rank=other, pipe_id=0)
+        elif kind == "memory":
+            between = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+            nl.store(between[half(i)], tile)
+            nisa.core_barrier(data=between, cores=(0, 1))
+            nisa.dma_copy(dst=got, src=between[half(other)])
+        elif kind == "in part":
+            nisa.tensor_copy(dst=got, src=tile)
+            nisa.dma_copy(dst=got[:, 0:256], src=x[half(i), 256:512])
+        elif kind == "alone":
+            nisa.tensor_scalar(dst=got, data=tile, op0=nl.add, operand0=1.0)
+            if number % 2 == i:
+                nisa.tensor_scalar(dst=got, data=got, op0=nl.multiply, operand0=float(i + 2))
+        else:
+            nisa.tensor_tensor(dst=got, data1=tile, data2=kept, op=nl.subtract)
+            kept = tile
+        tile = got
+    nl.store(out[half(i)], tile)
+    return out
+
+
+@settings(max_examples=40, deadline=None)
+@given(kinds=some.lists(some.sampled_from(["exchange", "memory", "in part", "alone", "both"]), max_size=8))
+def test_whatever_cores_do_with_each_other_no_bit_differs(kinds):
+    """Fused at first, by an earlier record, as a replay; one by one; and with cores that take turns in another order."""
+    single = at_once(work, X[:, :512], tuple(kinds)).result.tobytes()
+    kernel = nki.jit(work)[2]
+    for _ in range(2):
+        assert run(work, X[:, :512], tuple(kinds)).result.tobytes() == single
+        assert kernel(X[:, :512], tuple(kinds)).tobytes() == single
+    with interleaved(lambda ready: ready[-1]):
+        assert run(work, X[:, :512], tuple(kinds)).result.tobytes() == single
 
 
 @pytest.mark.parametrize("name", KERNELS)
