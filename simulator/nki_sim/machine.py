@@ -316,7 +316,7 @@ class Machine(Reporting):
         """Run what waits, in order; from now on each instruction runs when it is issued."""
         pending = self.forget_pending()
         if pending is not None:
-            self.run_late(map(Waiting._make, pending.waiting))
+            self.run_late(pending.drain())
 
     def run_late(self, waiting: Iterable[Waiting]) -> None:
         """Run instructions that waited; what they have to say is said at their lines."""

@@ -8,7 +8,7 @@ values, makes all that wait run at once, one after the other; from there on each
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from nki_sim.isa.base import Instruction
@@ -58,6 +58,12 @@ class Pending:
             self.room = MOST
         waiting.append((ins, plan, values, step, call_chain(4) if plan.speaks else ()))
         return True
+
+    def drain(self) -> Iterator[Waiting]:
+        """Those that wait, in order, each forgotten when it is given: tiles that no other one uses give their bytes back."""
+        self.waiting.reverse()
+        while self.waiting:
+            yield Waiting._make(self.waiting.pop())
 
     @property
     def elements(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import warnings
 
 import kernels_on_two as two
@@ -246,6 +247,33 @@ def test_small_tiles_run_at_their_lines(late):
     kernel, args, expected = two.KERNELS["back and forth"]
     np.testing.assert_array_equal(run(kernel, *args).result, expected)
     assert sum(late) > 0 and len(PROGRAMS) == 0
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_what_waited_runs_in_the_memory_of_the_tiles_that_are_alive_together(cores):
+    def kernel(x, count):
+        i = nl.program_id(0)
+        out, total = (
+            nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm),
+            nl.zeros((64, 4096), dtype=x.dtype, buffer=nl.sbuf),
+        )
+        for _ in range(64):
+            nisa.tensor_tensor(dst=total, data1=total, data2=nl.load(x[half(i)]), op=nl.add)
+        nisa.register_load(nisa.register_alloc(), nl.load(count))  # from here on nothing waits
+        if i == 0:
+            nl.store(out[half(0)], total)
+            nl.store(out[half(1)], total)
+        return out
+
+    tile = X.nbytes // 2
+    tracemalloc.start()
+    try:
+        result = nki_sim.run(nki.jit(kernel)[cores], X, np.array([[3]], np.int32)).result
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_allclose(result[half(0)], 64 * X[half(0)], rtol=1e-5)
+    assert peak < 16 * tile
 
 
 def test_the_record_steps_through_as_ever():

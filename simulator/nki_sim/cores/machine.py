@@ -17,7 +17,7 @@ from nki_sim.isa.meeting import Meeting
 from nki_sim.machine import NEVER_WRITTEN, Machine
 from nki_sim.memory import MemoryRegion, Storage
 from nki_sim.ops import UnknownOperatorError
-from nki_sim.pending import Pending, Waiting
+from nki_sim.pending import Pending
 from nki_sim.program import Plan
 from nki_sim.tensor import NkiTensor
 
@@ -141,7 +141,7 @@ class CoreMachine(Machine):
 
     def catch_up(self) -> None:
         pending = self.forget_pending()
-        for worker, waiting in groupby(map(Waiting._make, pending.waiting if pending else ()), lambda late: late.plan.core):
+        for worker, waiting in groupby(pending.drain() if pending else (), lambda late: late.plan.core):
             self.team.machines[worker].run_late(waiting)
 
     def forget_pending(self) -> Pending | None:
