@@ -27,6 +27,8 @@ FRAGMENTED = Rule(
     enforce="warn",
 )
 
+ALIGNED = 4
+"""Bytes of a partition to whose multiples tiles are placed."""
 Room = tuple[int, MemoryRegion]
 """An on-chip memory of a core."""
 
@@ -191,7 +193,7 @@ def _place(found: Occupancy, bank: int) -> bool:
 
 def _room(first: int, end: int, size: int, bank: int) -> int | None:
     """Where ``size`` bytes fit in the hole [first, end), or ``None``."""
-    start = -(-first // 4) * 4
+    start = -(-first // ALIGNED) * ALIGNED
     if bank:
         offset = start % bank
         if offset and (size >= bank or offset + size > bank):
@@ -216,7 +218,7 @@ def _first_fit(found: Occupancy, tiles: list[Allocation], bank: int) -> bool:
         for i, (first, last) in enumerate(holes):
             if last - first < size:
                 continue
-            start = _room(first, last, size, bank) if bank or first % 4 else first
+            start = _room(first, last, size, bank) if bank or first % ALIGNED else first
             if start is None:
                 continue
             tile.placed, stop = start, start + size

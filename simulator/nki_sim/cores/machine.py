@@ -158,15 +158,13 @@ class CoreMachine(Machine):
             if not plan.writes:
                 plan.only_order(values)
         elif self._races is not None:  # who meets is in step
-            self._touching[id(plan)] = _in_hbm(plan)
+            in_hbm = self._touching[id(plan)] = tuple([i for i in (*plan.reads, *plan.writes) if not plan.slots[i].on_chip])
+            plan.plays = plan.plays and not in_hbm
         return number, plan
 
     def owns(self, ins: Instruction, values: Iterable[Any]) -> bool:
         theirs = ins.received if isinstance(ins, Meeting) else None
         return super().owns(ins, [v for v in values if v is not theirs])
-
-    def plays(self, plan: Plan) -> bool:
-        return plan.waits and (self._races is None or not _in_hbm(plan))
 
     def _before(self, ins: Instruction, plan: Plan, values: tuple[Any, ...]) -> None:
         super()._before(ins, plan, values)
@@ -243,11 +241,6 @@ class CoreMachine(Machine):
             for machine in self.team.machines:
                 stack.enter_context(super(CoreMachine, machine).disturbed())
             yield
-
-
-def _in_hbm(plan: Plan) -> tuple[int, ...]:
-    """The operands of a plan that other cores may touch."""
-    return tuple([i for i in (*plan.reads, *plan.writes) if not plan.slots[i].on_chip])
 
 
 class _Registers(MutableMapping[str, Any]):
