@@ -309,7 +309,7 @@ class Machine(Reporting):
 
     def wait(self) -> None:
         """Let instructions wait until they run together, or until somebody looks."""
-        self.pending = Pending()
+        self.pending = Pending(self.program)
         self.memory.waiting = self.catch_up
 
     def catch_up(self) -> None:
@@ -338,7 +338,7 @@ class Machine(Reporting):
 
     def _run(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], step: int) -> None:
         plan.look(self, ins, plan.slots, values)
-        if self.pending is not None and not self.runs_now(ins, plan, values, step):
+        if self.pending is not None and not self.runs_now(ins, plan):
             return
         try:
             plan.do(plan.body, values)
@@ -348,9 +348,9 @@ class Machine(Reporting):
             what = f"runtime index {oob.index} is outside its dimension of size {oob.size}"
             raise self.error(ins, OUT_OF_RANGE, Broken(what)) from None
 
-    def runs_now(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], step: int) -> bool:
+    def runs_now(self, ins: Instruction, plan: Plan) -> bool:
         """Whether an instruction is not kept waiting; then neither are those before it."""
-        if self.pending is not None and self.pending.take(ins, plan, values, step):
+        if self.pending is not None and self.pending.take(ins, plan):
             return False
         self.catch_up()
         return True
@@ -449,7 +449,7 @@ class Machine(Reporting):
             elements=largest(values),
             depth=kind.depth,
         )
-        plan.unroll(values)
+        plan.unroll(values, adds=kind.accumulates)
         return plan
 
     def _no_operator(self, ins: Instruction, error: UnknownOperatorError) -> NkiError:
@@ -599,7 +599,7 @@ class Machine(Reporting):
         storage = tile.storage
         if tile.dynamic is None and ins.writes_all:
             if tile.is_whole:
-                storage.state, storage.mask = FULL, None
+                storage.fill()
             else:
                 storage.mark(tile.pattern)
                 tile.written, tile.quiet = True, storage.is_plain
@@ -609,7 +609,7 @@ class Machine(Reporting):
             storage.poison()
             storage.mark(tile.pattern, chosen(tile, self._group(ins)))
         else:  # which elements is not known before it runs
-            storage.state, storage.mask = FULL, None
+            storage.fill()
 
     # -- dependencies ------------------------------------------------------------------------------------------------
 

@@ -246,6 +246,7 @@ class Storage:
         rows, row_elems, count: partitions (1 for HBM), elements of each, and in all.
         quiet_to_read, quiet_to_write: whether nothing has to be asked or noted before it is read or written: it is written,
             no sum is under way in it, no other tensor may have its bytes, and, to be written, it is not the caller's array.
+        quiet_to_add: as to be written, by an instruction that goes on with a sum.
         claim: of an explicit placement, who else wrote on its bytes (:mod:`nki_sim.claims`, :mod:`nki_sim.clobbers`).
         views: tensors that hold a NumPy view of ``bytes``, when the bytes may be exchanged (kernel inputs).
         pool: where ``bytes`` go when the last tensor on them dies.
@@ -255,7 +256,6 @@ class Storage:
     __slots__ = (
         "__weakref__",
         "_bytes",
-        "_state",
         "accumulation",
         "allocation",
         "base",
@@ -269,11 +269,13 @@ class Storage:
         "pitch",
         "poisoned",
         "pool",
+        "quiet_to_add",
         "quiet_to_read",
         "quiet_to_write",
         "row_elems",
         "rows",
         "size",
+        "state",
         "unwritten_bytes",
         "views",
     )  # fmt: skip
@@ -300,8 +302,8 @@ class Storage:
         self.views: list[Any] | None = None
         self.pool: list[Array] | None = None
         self.form: Form | None = None
-        self._state = NONE
-        self.quiet_to_read = self.quiet_to_write = False
+        self.state = NONE
+        self.quiet_to_read = self.quiet_to_write = self.quiet_to_add = False
 
     def __del__(self) -> None:
         # Fresh pages cost more than most instructions: bytes that nobody else can see go back to the run's pool.
@@ -321,16 +323,13 @@ class Storage:
 
     # -- written-ness ------------------------------------------------------------------------------------------------
 
-    @property
-    def state(self) -> int:
-        """How much of it was written."""
-        return self._state
-
-    @state.setter
-    def state(self, state: int) -> None:
-        self._state = state
-        self.quiet_to_read = quiet = state == FULL and self.accumulation is None and self.claim is None
-        self.quiet_to_write = quiet and self.host is None
+    def fill(self) -> None:
+        """Note that all of it is written."""
+        self.state, self.mask = FULL, None
+        if self.claim is None:
+            self.quiet_to_read = self.accumulation is None
+            if self.host is None:
+                self.quiet_to_add, self.quiet_to_write = True, self.quiet_to_read
 
     @property
     def is_plain(self) -> bool:
@@ -383,7 +382,7 @@ class Storage:
             view[chosen] = False
         self.state = PARTIAL
         if self.unwritten_bytes == 0:
-            self.state, self.mask = FULL, None
+            self.fill()
 
     def unwritten(self) -> int:
         """How many elements of the allocation were never written."""
@@ -527,7 +526,7 @@ class Memory:
         own = array if stored is dtype else to_float32(array)
         storage = Storage(allocation, own.reshape(-1).view(np.uint8), 0, itemsize=stored.itemsize)
         storage.host = HostArray(writable)
-        storage.state = FULL
+        storage.fill()
         storage.views = []
         return storage
 

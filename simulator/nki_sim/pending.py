@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from nki_sim.isa.base import Instruction
-from nki_sim.program import Plan
+from nki_sim.program import Plan, Program
 from nki_sim.scalars import RuntimeScalar
 from nki_sim.source import Site, call_chain
 from nki_sim.tensor import NkiTensor
@@ -26,7 +26,7 @@ MOST = 50_000
 
 
 class Waiting(NamedTuple):
-    """One of them: what it will be called with, and from where it was issued."""
+    """One of them as it runs: what it is called with, and from where it was issued."""
 
     instruction: Instruction
     plan: Plan
@@ -36,18 +36,24 @@ class Waiting(NamedTuple):
 
 
 class Pending:
-    """The instructions that wait, in program order.
+    """The instructions that wait, in program order: all of a run so far, so that each is at the number of its step.
+
+    Args:
+        program: the record of the run.
 
     Attributes:
-        waiting: each as the fields of :class:`Waiting`.
+        waiting: the instructions; what they will be called with, they have as operands.
         room: so many may wait before one more has to be asked about; who has nothing to report need not ask before.
     """
 
-    def __init__(self) -> None:
-        self.waiting: list[tuple[Instruction, Plan, tuple[Any, ...], int, Sequence[Site]]] = []
+    def __init__(self, program: Program) -> None:
+        self.waiting: list[Instruction] = []
         self.room = SAMPLE
+        self._program = program
+        self._sites: dict[int, Sequence[Site]] = {}
+        """From where those were issued that may have something to report, by step."""
 
-    def take(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], step: int) -> bool:
+    def take(self, ins: Instruction, plan: Plan) -> bool:
         """Let an instruction wait; False when it must run now, and so all before it."""
         waiting = self.waiting
         if not plan.waits or len(waiting) >= MOST:
@@ -56,19 +62,25 @@ class Pending:
             if self.elements + plan.elements < SAMPLE * LARGE:
                 return False
             self.room = MOST
-        waiting.append((ins, plan, values, step, call_chain(4) if plan.speaks else ()))
+        if plan.speaks:
+            self._sites[len(waiting)] = call_chain(4)
+        waiting.append(ins)
         return True
 
     def drain(self) -> Iterator[Waiting]:
         """Those that wait, in order, each forgotten when it is given: tiles that no other one uses give their bytes back."""
         self.waiting.reverse()
-        while self.waiting:
-            yield Waiting._make(self.waiting.pop())
+        for step in range(len(self.waiting)):
+            ins = self.waiting.pop()
+            plan, values = self._program.plan_at(step), type(ins).get_operands(ins)
+            yield Waiting(ins, plan, values, step, self._sites.get(step, ()))
+            del ins, values
 
     @property
     def elements(self) -> int:
         """Of the largest operand of each."""
-        return sum([plan.elements for _, plan, *_ in self.waiting])
+        sizes = [plan.elements for plan in self._program.plans]
+        return sum([sizes[number] for number in self._program.steps[: len(self.waiting)]])
 
     @property
     def worth_fusing(self) -> bool:

@@ -110,13 +110,14 @@ class Plan:
     play: Callable[..., None] = _no_way
     """All of it at once: ``play(machine, instruction, number, plan, values, step)``, for plans that wait."""
 
-    def unroll(self, values: Sequence[Any]) -> None:
-        """Write out what it does with operands such as ``values``."""
+    def unroll(self, values: Sequence[Any], *, adds: bool = False) -> None:
+        """Write out what it does with operands such as ``values``; ``adds``: what it writes goes on with a sum."""
         kinds = unrolled.kinds_of(values)
-        self.look, self.do = unrolled.look(kinds, self.runtime, self.reads, self.writes), unrolled.do(kinds)
+        asked = (*[("read", i) for i in self.reads], *[("add" if adds else "write", i) for i in self.writes])
+        self.look, self.do = unrolled.look(kinds, self.runtime, asked), unrolled.do(kinds)
         self.note = unrolled.note(kinds, SCALAR, ABSENT)
         if self.waits:
-            self.play = unrolled.play(kinds, self.reads, self.writes, SCALAR, ABSENT)
+            self.play = unrolled.play(kinds, asked, SCALAR, ABSENT)
 
     def running(self, body: Callable[..., None]) -> Plan:
         """The same with another body."""

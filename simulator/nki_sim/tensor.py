@@ -312,8 +312,10 @@ class NkiTensor:
     @property
     def is_whole(self) -> bool:
         """Whether it has as many bytes as the tensor that it is a view of."""
-        storage = self.storage
-        return self.size * self.info.itemsize == storage.count * storage.allocation.dtype.itemsize
+        storage, allocation = self.storage, self.storage.allocation
+        if self.shape == allocation.shape and self.info is allocation.dtype:
+            return True
+        return self.size * self.info.itemsize == storage.count * allocation.dtype.itemsize
 
     @property
     def data(self) -> NkiTensor:

@@ -8,11 +8,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from nki_sim.tensor import NkiTensor
 
 Keyed = Callable[[Any, int], tuple[tuple[Any, ...], Any, Any]]
+
+Asked = tuple[Literal["read", "write", "add"], int]
+"""What is done with which operand: a sum goes on in one that is added to."""
 
 TENSOR, NUMBER, NOTHING = "tensor", "number", "nothing"
 """Kinds of operands."""
@@ -45,13 +48,11 @@ def kinds_of(values: Sequence[Any]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)
-def look(
-    kinds: tuple[str, ...], runtime: tuple[int, ...], reads: tuple[int, ...], writes: tuple[int, ...]
-) -> Callable[..., None]:
+def look(kinds: tuple[str, ...], runtime: tuple[int, ...], asked: tuple[Asked, ...]) -> Callable[..., None]:
     """Ask memory about the operands that it may have something to say of, and about the indices of those that have one."""
     lines = [f"machine.before_index(ins, slots[{i}].name, v{i})" for i in runtime]
     found: Callable[..., None] = _made(
-        "machine, ins, slots, values", [f"{_values(kinds)} = values", *lines, *_asking(reads, writes, "v{}.storage", "slots")]
+        "machine, ins, slots, values", [f"{_values(kinds)} = values", *lines, *_asking(asked, "v{}.storage", "slots")]
     )
     return found
 
@@ -75,9 +76,7 @@ def note(kinds: tuple[str, ...], scalar: int, absent: int) -> Callable[..., Sequ
 
 
 @lru_cache(maxsize=4096)
-def play(
-    kinds: tuple[str, ...], reads: tuple[int, ...], writes: tuple[int, ...], scalar: int, absent: int
-) -> Callable[..., None]:
+def play(kinds: tuple[str, ...], asked: tuple[Asked, ...], scalar: int, absent: int) -> Callable[..., None]:
     """:func:`look`, then :func:`do` unless the machine keeps it waiting, then :func:`note` and the record of the step, at the
     line that issued it: all that a machine does with an instruction whose course is decided."""
     storages = [f"s{i} = v{i}.storage" for i, kind in enumerate(kinds) if kind is TENSOR]
@@ -86,11 +85,11 @@ def play(
         [
             f"{_values(kinds)} = values",
             *storages,
-            *_asking(reads, writes, "s{}", "plan.slots"),
+            *_asking(asked, "s{}", "plan.slots"),
             "pending = machine.pending",
             "if pending is not None and len(pending.waiting) < pending.room and not plan.speaks:",
-            "    pending.waiting.append((ins, plan, values, step, ()))",
-            f"elif pending is None or machine.runs_now(ins, plan, values, step): plan.body({_views(kinds)})",
+            "    pending.waiting.append(ins)",
+            f"elif pending is None or machine.runs_now(ins, plan): plan.body({_views(kinds)})",
             "constant = machine.program.constant",
             *_last_uses(kinds, "s{}"),
             *_recording("plan.depth", _flat(kinds, scalar, absent)),
@@ -111,11 +110,10 @@ def _recording(depth: str, flat: str) -> list[str]:
     ]
 
 
-def _asking(reads: Sequence[int], writes: Sequence[int], storage: str, slots: str) -> list[str]:
+def _asking(asked: Sequence[Asked], storage: str, slots: str) -> list[str]:
     """Ask memory where it may have something to say."""
-    line = "if not ({2}.quiet_to_{0} or v{1}.quiet): machine.before_{0}(ins, {3}[{1}].name, v{1})"
-    asked = [("read", i) for i in reads] + [("write", i) for i in writes]
-    return [line.format(access, i, storage.format(i), slots) for access, i in asked]
+    line = "if not ({2}.quiet_to_{0} or v{1}.quiet): machine.before_{3}(ins, {4}[{1}].name, v{1})"
+    return [line.format(what, i, storage.format(i), "read" if what == "read" else "write", slots) for what, i in asked]
 
 
 def _views(kinds: Sequence[str]) -> str:

@@ -135,7 +135,7 @@ class CoreMachine(Machine):
 
     def wait(self) -> None:
         """Let the instructions of all cores wait, in the order in which they are issued."""
-        pending = Pending()
+        pending = Pending(self.program)
         for machine in self.team.machines:
             machine.pending, machine.memory.waiting = pending, self.catch_up
 
