@@ -44,7 +44,7 @@ from nki_sim.kept import keep, recall
 from nki_sim.machine import Machine
 from nki_sim.memory import MemoryRegion
 from nki_sim.placement import MemoryMap, place
-from nki_sim.program import Order, Slot
+from nki_sim.program import Order
 from nki_sim.reporting import Disturbed
 from nki_sim.run import Run, RunOptions
 from nki_sim.source import TRACE_ROOTS, Site
@@ -616,15 +616,15 @@ class _Done:
     @functools.cached_property
     def entry(self) -> Entry:
         """The run as it is kept for calls like it."""
-        from nki_sim.replay.accesses import access  # what is not run again needs none of it
+        from nki_sim.replay.accesses import Walk, access  # what is not run again needs none of it
 
         outputs: list[Access] = []
         machine = self.run.machine
 
         def place_of(value: Any) -> Any:
             if isinstance(value, NkiTensor):
-                slot = Slot("", "read", value.shape, value.strides, value.dtype, value.info.itemsize)
-                outputs.append(access(machine, value.storage.allocation, slot, value.offset))
+                walk = Walk(value.shape, value.strides, value.dtype)
+                outputs.append(access(machine, value.storage.allocation, walk, value.offset))
                 return Output(len(outputs) - 1, value.info)
             return None
 

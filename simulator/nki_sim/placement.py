@@ -222,7 +222,10 @@ def _first_fit(found: Occupancy, tiles: list[Allocation], bank: int) -> bool:
             if start is None:
                 continue
             tile.placed, stop = start, start + size
-            holes[i : i + 1] = ((first, start),) * (first < start) + ((stop, last),) * (stop < last)
+            if start == first and stop < last:
+                holes[i] = (stop, last)
+            else:
+                holes[i : i + 1] = ((first, start),) * (first < start) + ((stop, last),) * (stop < last)
             heapq.heappush(busy, (tile.last, start, stop))
             break
         else:

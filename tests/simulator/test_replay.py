@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from nki_sim import NkiError, NkiWarning
 from nki_sim.cache import KERNELS, Cache, Entry
-from nki_sim.replay import Bound, fusion, scratch
+from nki_sim.replay import Bound, products, scratch
 from nki_sim.replay.accesses import Access
 from nki_sim.replay.fusion import fuse
 from nki_sim.replay.nodes import Graph
@@ -201,9 +201,9 @@ def test_a_large_product_is_rounded_piece_by_piece(monkeypatch):
     a, b = (RANDOM.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in ((256, 640), (256, 512)))
     kernel = nki.jit(tiled)
     whole = nki_sim.run(kernel, a, b).result
-    monkeypatch.setattr(fusion, "AT_ONCE", 3 * 128 * 512)
+    monkeypatch.setattr(products, "AT_ONCE", 3 * 128 * 512)
     np.testing.assert_array_equal(nki_sim.run(kernel, a, b).result, whole)
-    monkeypatch.setattr(fusion, "AT_ONCE", 1)  # a row at a time, whose sums may be in another order
+    monkeypatch.setattr(products, "AT_ONCE", 1)  # a row at a time, whose sums may be in another order
     found = nki_sim.run(kernel, a, b).result.astype(np.float32)
     np.testing.assert_allclose(found, whole.astype(np.float32), rtol=2**-7, atol=1e-5)
 

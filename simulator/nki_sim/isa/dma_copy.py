@@ -11,7 +11,7 @@ from nki_sim.dtypes import Array, to_float32, write_float32, write_integers
 from nki_sim.errors import Broken, Rule, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import DMA_REACH, Body, free, instruction, read, write
-from nki_sim.isa.dma import DmaInstruction, Rows, index_of
+from nki_sim.isa.dma import DmaInstruction, Rows
 from nki_sim.isa.enums import dge_mode as DgeMode  # noqa: N812 - fields have the enums' names
 from nki_sim.isa.enums import engine as Engine  # noqa: N812
 from nki_sim.isa.enums import oob_mode as OobMode  # noqa: N812
@@ -55,13 +55,6 @@ class dma_copy(DmaInstruction):
     dge_mode: DgeMode = DgeMode.unknown
     engine: Engine = Engine.unknown
     name: str | None = None
-
-    dst_index = src_index = None  # most transfers have none
-
-    def __post_init__(self) -> None:
-        if getattr(self.dst, "dynamic", None) is not None or getattr(self.src, "dynamic", None) is not None:
-            self.dst_index, self.src_index = index_of(self.dst), index_of(self.src)
-        super().__post_init__()
 
     @rule(
         "dma_copy.elem_count",

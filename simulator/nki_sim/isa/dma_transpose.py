@@ -11,7 +11,7 @@ from nki_sim.dtypes import Array
 from nki_sim.errors import Broken, Rule, isa_page, rule
 from nki_sim.hw import NeuronCore
 from nki_sim.isa.base import DMA_REACH, SBUF, Body, instruction, read, write
-from nki_sim.isa.dma import DmaInstruction, Rows, index_of, is_hbm
+from nki_sim.isa.dma import DmaInstruction, Rows, is_hbm
 from nki_sim.isa.enums import dge_mode as DgeMode  # noqa: N812 - fields have the enums' names
 from nki_sim.isa.enums import oob_mode as OobMode  # noqa: N812
 from nki_sim.memory import MemoryRegion
@@ -58,10 +58,6 @@ class dma_transpose(DmaInstruction):
     dge_mode: DgeMode = DgeMode.unknown
     oob_mode: OobMode = OobMode.error
     name: str | None = None
-
-    def __post_init__(self) -> None:
-        self.src_index = index_of(self.src)
-        super().__post_init__()
 
     def order(self) -> tuple[int, ...]:
         """The permutation: as given, or the one for the rank."""

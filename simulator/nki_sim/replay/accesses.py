@@ -13,7 +13,6 @@ from nki_sim import dtypes
 from nki_sim.dtypes import Array
 from nki_sim.machine import Machine
 from nki_sim.memory import Allocation
-from nki_sim.program import Slot
 
 
 class Access(NamedTuple):
@@ -58,22 +57,45 @@ def row_major(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def access(machine: Machine, tensor: Allocation, slot: Slot, offset: int) -> Access:
+class Walk(NamedTuple):
+    """How an access goes through its tensor: sizes, and strides in elements of an NKI data type."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether rows lie in one piece, so that reading or writing in place costs no more than a copy would."""
+        return self.shape[-1] == 1 or self.strides[-1] == 1
+
+    def part(self, offset: int, whole: Walk, target: Walk) -> tuple[int, Walk] | None:
+        """Where the elements of this part of ``whole``, from its element ``offset`` on, are where those of ``whole`` lie as
+        ``target``: elements after its first one, and the way through them; ``None`` where that is no walk."""
+        if self.dtype != target.dtype:
+            return None
+        if self == whole and not offset:
+            return 0, target
+        moved = _moved((self.shape, offset, self.strides), (whole.shape, whole.strides), target.strides)
+        return None if moved is None else (moved[0], Walk(self.shape, moved[1], self.dtype))
+
+
+def access(machine: Machine, tensor: Allocation, walk: Walk, offset: int) -> Access:
     """Where a recorded operand lies in the bytes of its allocation."""
-    return way_of(machine, tensor, slot)([tensor.id], [offset])[0]
+    return way_of(machine, tensor, walk)([tensor.id], [offset])[0]
 
 
 Way = Callable[[list[int], list[int]], list[Access]]
 """Where operands lie, by the numbers of their allocations and their offsets."""
 
 
-def way_of(machine: Machine, tensor: Allocation, slot: Slot) -> Way:
-    """Where operands of a slot lie, in all tensors that lie in memory as ``tensor`` does."""
-    info = dtypes.TABLE[slot.dtype]
+def way_of(machine: Machine, tensor: Allocation, walk: Walk) -> Way:
+    """Where operands of a walk lie, in all tensors that lie in memory as ``tensor`` does."""
+    info = dtypes.TABLE[walk.dtype]
     stored, own = machine.memory.stored(info), machine.memory.stored(tensor.dtype)
-    size, shape, dtype = stored.itemsize, slot.shape, stored.storage
+    size, shape, dtype = stored.itemsize, walk.shape, stored.storage
     if not tensor.region.on_chip:
-        flat = tuple(s * size for s in slot.strides)
+        flat = tuple(s * size for s in walk.strides)
         return lambda numbers, offsets: [
             made_of((number, shape, offset * size, flat, dtype)) for number, offset in zip(numbers, offsets, strict=True)
         ]
@@ -86,7 +108,7 @@ def way_of(machine: Machine, tensor: Allocation, slot: Slot) -> Way:
         pitch = core.sbuf_partition_bytes if tensor.region.value == "sbuf" else core.psum_partition_bytes
         assert tensor.address is not None
         base = tensor.address[0] * pitch + tensor.address[1]
-    strides = (slot.strides[0] // row * pitch, *(s * size for s in slot.strides[1:]))
+    strides = (walk.strides[0] // row * pitch, *(s * size for s in walk.strides[1:]))
 
     def places(numbers: list[int], offsets: list[int]) -> list[Access]:
         keys = [where] * len(numbers) if pinned else numbers

@@ -11,8 +11,10 @@ import numpy.typing as npt
 
 from nki_sim.machine import Machine
 from nki_sim.memory import Allocation
-from nki_sim.program import SCALAR, Ints, Plan, Slot
-from nki_sim.replay.accesses import Access, Way, is_pinned, way_of
+from nki_sim.program import SCALAR, Ints, Plan
+from nki_sim.replay.accesses import Access, Walk, Way, is_pinned, row_major, way_of
+
+Bools = npt.NDArray[np.bool_]
 
 
 class Place(NamedTuple):
@@ -20,8 +22,12 @@ class Place(NamedTuple):
 
     plan: Plan
     operand: int
-    slot: Slot
     writes: bool
+
+    @property
+    def walk(self) -> Walk:
+        slot = self.plan.slots[self.operand]
+        return Walk(slot.shape, slot.strides, slot.dtype)
 
 
 class Columns:
@@ -30,11 +36,13 @@ class Columns:
     Attributes:
         numbers: per step, its plan's.
         flat: of all operands, allocation and offset one after the other.
-        places: of all plans; ``kind``: of each a number, the same for slots of one shape, strides and data type.
-        step, place, at, tensor, offset, writes: per use, of which step it is, at which of ``places``, where in ``flat``, of
-            which allocation, from which element on, and whether it writes.
-        used: per allocation, how many uses it has; ``written``: how many that write; ``layout``: a number, the same for
-            allocations of one shape and data type in one memory.
+        places: of all plans; ``walks``: the different ones.
+        step, place, at, writes: per use, of which step it is, at which of ``places``, where in ``flat``, and whether it writes.
+        tensor, offset, walk: per use, of which allocation, from which element on, and by which of ``walks``; ``moved``: whether
+            that is not what was recorded, but where the same values are.
+        use: per operand of the record, in ``flat`` one after the other, which use it is; -1 for no tensor.
+        used: per allocation, how many uses it has in the record; ``written``: how many that write; ``layout``: a number, the
+            same for allocations of one shape and data type in one memory.
     """
 
     def __init__(self, machine: Machine):
@@ -43,28 +51,81 @@ class Columns:
         self.numbers, self._first, self.flat = (np.array(table, np.int64) for table in program.tables)
         touched = [sorted((*plan.reads, *plan.writes)) for plan in self.plans]
         by_plan = zip(self.plans, touched, strict=True)
-        self.places = [Place(plan, i, plan.slots[i], i in plan.writes) for plan, operands in by_plan for i in operands]
-        self.kind = np.array(_numbered([(p.slot.shape, p.slot.strides, p.slot.dtype) for p in self.places]), np.int64)
+        self.places = [Place(plan, i, i in plan.writes) for plan, operands in by_plan for i in operands]
+        self.walks: list[Walk] = []
+        self._number_of: dict[Walk, int] = {}
+        walks = np.array([self.number_of(place.walk) for place in self.places], np.int64)
         step, place, at = program.operands_at(touched)
         used = self.flat[at] >= 0
         self.step, self.at, self.place = step[used], at[used], place[used]
-        self.tensor, self.offset = self.flat[self.at], self.flat[self.at + 1]
+        self.tensor, self.offset, self.walk = self.flat[self.at], self.flat[self.at + 1], walks[self.place]
+        self.moved = np.zeros(len(self.at), np.bool_)
+        self.use = np.full(len(self.flat) // 2, -1)
+        self.use[self.at // 2] = np.arange(len(self.at))
         self.writes = np.array([place.writes for place in self.places], np.bool_)[self.place]
         self.used = np.bincount(self.tensor, minlength=len(self.allocations))
         self.written = np.bincount(self.tensor[self.writes], minlength=len(self.allocations))
-        self._layouts = _numbered([(t.region, t.core, t.shape, t.dtype.name, t.address) for t in self.allocations])
-        self.layout = np.array(self._layouts, np.int64)
+        layouts = _numbered([(t.region, t.core, t.shape, t.dtype.name, t.address) for t in self.allocations])
+        self.layout = np.array(layouts, np.int64)
         self._first_of = [self.allocations[i] for i in np.unique(self.layout, return_index=True)[1].tolist()]
-        self._ways: dict[Any, Way] = {}
+        self._ways: dict[tuple[int, int], Way] = {}
 
-    def per_layout(self, holds: Callable[[Allocation], bool]) -> npt.NDArray[np.bool_]:
+    # -- tensors -------------------------------------------------------------------------------------------------------
+
+    def per_layout(self, holds: Callable[[Allocation], bool]) -> Bools:
         """Per allocation whether something holds of all that lie in memory as it does."""
         return np.array([holds(first) for first in self._first_of], np.bool_)[self.layout]
 
     @cached_property
-    def tiles(self) -> npt.NDArray[np.bool_]:
+    def tiles(self) -> Bools:
         """Per allocation, whether it is on chip and no explicit address places it."""
         return self.per_layout(lambda tensor: tensor.region.on_chip and not is_pinned(self.machine, tensor))
+
+    @cached_property
+    def inputs(self) -> Bools:
+        """Per allocation, whether it is the caller's."""
+        return np.array([tensor.role == "input" for tensor in self.allocations], np.bool_)
+
+    @cached_property
+    def by_tensor(self) -> tuple[Ints, Ints]:
+        """The uses of one tensor after the other, as recorded, and where those of each end."""
+        return np.argsort(self.flat[self.at], kind="stable"), np.cumsum(self.used)
+
+    @cached_property
+    def nth(self) -> Ints:
+        """Per use, how many its tensor has before it."""
+        order, ends = self.by_tensor
+        found = np.empty(len(order), np.int64)
+        found[order] = np.arange(len(order)) - np.repeat(ends - self.used, self.used)
+        return found
+
+    # -- walks ---------------------------------------------------------------------------------------------------------
+
+    def number_of(self, walk: Walk) -> int:
+        """The number of a walk among all."""
+        found = self._number_of.setdefault(walk, len(self.walks))
+        if found == len(self.walks):
+            self.walks.append(walk)
+        return found
+
+    def per_walk(self, holds: Callable[[Walk], bool]) -> Bools:
+        """Per use whether something holds of its walk."""
+        return np.array([holds(walk) for walk in self.walks], np.bool_)[self.walk]
+
+    def is_whole(self, uses: Ints) -> Bools:
+        """Of each of some uses, whether it is all of its tensor, in its order."""
+        kinds = self.walk[uses] * len(self.allocations) + self.layout[self.tensor[uses]]
+        _, one_of, alike = np.unique(kinds, return_index=True, return_inverse=True)
+        first = zip(self.walk[uses[one_of]].tolist(), self.tensor[uses[one_of]].tolist(), strict=True)
+        all_of_it = np.array([self.walks[walk] == _whole(self.allocations[tensor]) for walk, tensor in first], np.bool_)
+        found: Bools = all_of_it[alike] & (self.offset[uses] == 0)
+        return found
+
+    def move(self, uses: Ints, tensors: Ints, offsets: Ints, walks: Ints) -> None:
+        """Let uses be elsewhere, where the same values are."""
+        self.tensor[uses], self.offset[uses], self.walk[uses], self.moved[uses] = tensors, offsets, walks, True
+
+    # -- operands ------------------------------------------------------------------------------------------------------
 
     def of_plans(self, kept: Ints) -> Iterator[tuple[Plan, Ints, Ints]]:
         """Those of the ``kept`` steps that have the same plan, and where in ``flat`` their operands begin, plan by plan."""
@@ -76,36 +137,43 @@ class Columns:
                 mine = by_plan[begin:end]
                 yield plan, mine, self._first[mine]
 
-    def access(self, slot: Slot, tensor: int, offset: int) -> Access:
-        """Where one operand lies."""
-        return self._way(slot, tensor)([tensor], [offset])[0]
+    def operands(self, at: Ints) -> list[Any]:
+        """What steps have at places of ``flat``, all of one place of a plan: accesses, constants or nothing."""
+        uses = self.use[at // 2]
+        if uses[0] >= 0:
+            return self.accesses(self.tensor[uses], self.offset[uses], self.walk[uses])
+        constants = self.machine.program.constants
+        given = zip(self.flat[at].tolist(), self.flat[at + 1].tolist(), strict=True)
+        return [constants[i] if kind == SCALAR else None for kind, i in given]
 
-    def operands(self, slot: Slot, at: Ints) -> list[Any]:
-        """What the record has at places of ``flat``, all of one slot: accesses, constants or nothing."""
-        tensors, offsets = self.flat[at].tolist(), self.flat[at + 1].tolist()
-        if tensors[0] < 0:
-            constants = self.machine.program.constants
-            return [constants[i] if kind == SCALAR else None for kind, i in zip(tensors, offsets, strict=True)]
-        layouts = [self._layouts[number] for number in tensors]
-        if layouts.count(layouts[0]) == len(layouts):
-            return self._way(slot, tensors[0])(tensors, offsets)
-        alike: dict[int, list[int]] = {}
-        for i, layout in enumerate(layouts):
-            alike.setdefault(layout, []).append(i)
-        found: list[Any] = [None] * len(tensors)
-        for places in alike.values():
-            way = self._way(slot, tensors[places[0]])
-            for i, made in zip(places, way([tensors[i] for i in places], [offsets[i] for i in places]), strict=True):
+    def accesses(self, tensors: Ints, offsets: Ints, walks: Ints) -> list[Access]:
+        """Accesses to tensors, by walks, from elements on."""
+        kinds = [*zip(walks.tolist(), self.layout[tensors].tolist(), strict=True)]
+        if not kinds:
+            return []
+        numbers, firsts = tensors.tolist(), offsets.tolist()
+        if kinds.count(kinds[0]) == len(kinds):
+            return self._way(kinds[0], numbers[0])(numbers, firsts)
+        alike: dict[tuple[int, int], list[int]] = {}
+        for i, kind in enumerate(kinds):
+            alike.setdefault(kind, []).append(i)
+        found: list[Any] = [None] * len(kinds)
+        for kind, places in alike.items():
+            way = self._way(kind, numbers[places[0]])
+            for i, made in zip(places, way([numbers[i] for i in places], [firsts[i] for i in places]), strict=True):
                 found[i] = made
         return found
 
-    def _way(self, slot: Slot, number: int) -> Way:
-        """Operands of one shape, in tensors that lie in memory alike, are made in one way."""
-        alike = slot.shape, slot.strides, slot.dtype, self._layouts[number]
-        made = self._ways.get(alike)
+    def _way(self, kind: tuple[int, int], number: int) -> Way:
+        """Operands of one walk, in tensors that lie in memory alike, are made in one way."""
+        made = self._ways.get(kind)
         if made is None:
-            made = self._ways[alike] = way_of(self.machine, self.allocations[number], slot)
+            made = self._ways[kind] = way_of(self.machine, self.allocations[number], self.walks[kind[0]])
         return made
+
+
+def _whole(tensor: Allocation) -> Walk:
+    return Walk(tensor.shape, row_major(tensor.shape, 1), tensor.dtype.name)
 
 
 def _numbered(keys: Iterable[Any]) -> list[int]:

@@ -7,36 +7,20 @@ and products of neighbouring tiles are one larger product; that changes the orde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
-from nki_sim.dtypes import Array, encoder, to_float32
-from nki_sim.program import Plan
-from nki_sim.replay import scratch
-from nki_sim.replay.accesses import Access, is_dense, joined, made_of, within
+from nki_sim.replay.accesses import Access, is_dense, joined, within
 from nki_sim.replay.loads import is_copying
-from nki_sim.replay.nodes import Graph, Node, Use
-
-F32 = np.dtype(np.float32)
-PLAIN_MATMUL = {"accumulate", "is_stationary_onezero", "is_moving_onezero", "tile_position", "tile_size"}
-"""Parameters of a matmul that do not change its value."""
-AT_ONCE = 1 << 21
-"""Elements of a product in float32 before they are rounded: fewer cost time, more cost memory."""
-
-
-@dataclass
-class Product(Node):
-    """A whole product: operands are dst [M, N], stationary [K, M], moving [K, N]."""
+from nki_sim.replay.nodes import Graph, Node, Product, Use
+from nki_sim.replay.products import F32, multiplied
 
 
 def fuse(graph: Graph) -> list[Node]:
     """The nodes that remain, in order."""
     outputs = _free_outputs(graph)
-    products = _sum_up(graph)
+    products = [node for node in graph.nodes if isinstance(node, Product)]
     _evict_in_place(graph, products)
     _store_in_place(graph, outputs)
     merged = _neighbours(_neighbours(products, 1), 0)
@@ -84,7 +68,7 @@ def _evict_in_place(graph: Graph, products: list[Product]) -> None:
         if target.shape != product.operands[0].shape or not _is_assembled(graph, target.key, into, sum(u.writes for u in into)):
             continue
         if target.dtype != F32:
-            product.function = _multiply(target.dtype)
+            product.function = multiplied(target.dtype)
         into[next(i for i, use in enumerate(into) if use.node is copy)] = Use(product, 0, True)
         copy.dropped = True
         product.operands[0] = target
@@ -156,70 +140,6 @@ def _end(found: Access) -> int:
 # -- products ------------------------------------------------------------------------------------------------------------
 
 
-def _sum_up(graph: Graph) -> list[Product]:
-    """Matmuls into one PSUM tile, of consecutive rows of inputs that nobody writes, as one product each."""
-    products = []
-    modes = {id(plan): plan.decided["mode"] if _is_plain_matmul(plan) else None for plan in graph.machine.program.plans}
-    for number, uses in list(graph.tiles()):
-        count = sum([writes for _, _, writes in uses])
-        group, reads = uses[:count], uses[count:]
-        if any(writes for _, _, writes in reads) or not _is_group(graph.whole(number), group, modes):
-            continue
-        factors = [_consecutive(graph, [use.node.operands[place] for use in group]) for place in (1, 2)]
-        if factors[0] is None or factors[1] is None:
-            continue
-        last = group[-1].node
-        operands = [graph.whole(number), *factors]
-        product = Product(_multiply(F32), operands, (0,), (), last.plan)
-        graph.replace(last, product)
-        for use in group:
-            use.node.dropped = True
-        graph.uses[number] = [Use(product, 0, True), *reads]
-        products.append(product)
-    return products
-
-
-def _is_group(whole: Access, group: list[Use], modes: dict[int, Any]) -> bool:
-    """Whether the writes are plain matmuls of the whole tile, the first of which overwrites; ``modes`` by plan."""
-    if not group or whole.dtype != F32 or len(whole.shape) != 2:
-        return False
-    wanted = "overwrite"
-    for node, place, _ in group:
-        operands = node.operands
-        if modes[id(node.plan)] != wanted or operands[place] != whole or operands[3:] != [None]:
-            return False
-        wanted = "add"
-    return True
-
-
-def _is_plain_matmul(plan: Plan) -> bool:
-    plain = plan.instruction == "nc_matmul" and set(plan.params) <= PLAIN_MATMUL
-    return plain and all(_is_number(plan.slots[place].dtype) for place in (1, 2))
-
-
-def _is_number(dtype: str) -> bool:
-    return dtype in ("float32", "bfloat16", "float16")
-
-
-def _consecutive(graph: Graph, pieces: list[Any]) -> Access | None:
-    """Pieces that follow each other along the rows of an input, as one access."""
-    first = pieces[0]
-    if not isinstance(first, Access) or len(first.shape) != 2 or not is_dense(first):
-        return None
-    if not isinstance(first.key, int) or graph.allocation(first.key).role != "input" or graph.written(first.key):
-        return None
-    key, (_, columns), begin, strides, dtype = first
-    rows, pitch = 0, strides[0]
-    for piece in pieces:
-        if not isinstance(piece, Access):
-            return None
-        more = piece.shape[0]
-        if piece != (key, (more, columns), begin + rows * pitch, strides, dtype):
-            return None
-        rows += more
-    return made_of((key, (rows, columns), begin, strides, dtype))
-
-
 def _neighbours(products: list[Product], dim: int) -> list[Product]:
     """Products side by side in one output (``dim`` 1: same stationary; 0: same moving), as one each."""
     kept: dict[Any, Product] = {}
@@ -239,35 +159,6 @@ def _neighbours(products: list[Product], dim: int) -> list[Product]:
         kept[key] = product
         merged.append(product)
     return merged
-
-
-_MULTIPLY: dict[np.dtype[Any], Callable[..., None]] = {}
-
-
-def _multiply(dtype: np.dtype[Any]) -> Callable[..., None]:
-    """``dst = stationaryᵀ · moving`` in float32, rounded to ``dtype`` once."""
-    found = _MULTIPLY.get(dtype)
-    if found is not None:
-        return found
-    if dtype == F32:
-
-        def multiply(dst: Array, stationary: Array, moving: Array) -> None:
-            np.matmul(to_float32(stationary).T, to_float32(moving), out=dst)
-    else:
-        store = encoder(dtype)
-
-        def multiply(dst: Array, stationary: Array, moving: Array) -> None:
-            left, right = to_float32(stationary).T, to_float32(moving)
-            rows = max(AT_ONCE // right.shape[1], 1)
-            product = scratch.take((min(rows, len(left)), right.shape[1]))
-            for first in range(0, len(left), rows):
-                some = slice(first, first + rows)
-                part = np.matmul(left[some], right, out=product[: len(left[some])])
-                store(dst[some], part)
-            scratch.give_back(product)
-
-    _MULTIPLY[dtype] = multiply
-    return multiply
 
 
 def factors(nodes: list[Node]) -> Iterator[tuple[Product, int, Access]]:

@@ -15,7 +15,9 @@ from nki_sim.memory import Allocation
 from nki_sim.program import Ints, Plan
 from nki_sim.replay.accesses import Access, made_of, row_major
 from nki_sim.replay.columns import Columns
-from nki_sim.replay.loads import Loads, read_in_place
+from nki_sim.replay.loads import read_in_place
+from nki_sim.replay.products import F32, multiplied
+from nki_sim.replay.sums import sums
 
 
 @dataclass(slots=True)
@@ -24,7 +26,7 @@ class Node:
 
     Attributes:
         writes: places of the operands that it writes; ``updates`` those whose old values count.
-        plan: the instruction it comes from; ``at``, its place among the nodes of a graph.
+        plan: the instruction it comes from.
     """
 
     function: Callable[..., Any]
@@ -33,7 +35,11 @@ class Node:
     updates: tuple[int, ...]
     plan: Plan
     dropped: bool = False
-    at: int = -1
+
+
+@dataclass
+class Product(Node):
+    """A whole product: operands are dst [M, N], stationary [K, M], moving [K, N]."""
 
 
 class Use(NamedTuple):
@@ -72,22 +78,26 @@ class Graph:
         """The graph of a finished run.
 
         Args:
-            in_place: leave out loads of what can be read where it is.
+            in_place: leave out loads of what can be read where it is, and make one product of matmuls that add up.
         """
         columns = Columns(machine)
-        loads = read_in_place(columns) if in_place else Loads()
         graph = cls(machine, (columns.written > 0).tolist(), columns.tiles.tolist())
         stays = np.ones(len(columns.numbers), np.bool_)
-        stays[loads.steps] = False
-        steps, plans = np.flatnonzero(stays), columns.plans
-        operands = _operands(columns, steps, loads.read)
-        for at, (number, given) in enumerate(zip(columns.numbers[steps].tolist(), operands, strict=True)):
-            plan = plans[number]
-            graph.nodes.append(Node(plan.body, given, plan.writes, plan.updates, plan, False, at))
-        moved = np.zeros(len(columns.flat), np.bool_)
-        moved[[*loads.read]] = True
-        inputs = np.array([tensor.role == "input" for tensor in columns.allocations], np.bool_)
-        kept = stays[columns.step] & ~moved[columns.at] & (columns.writes | ~inputs[columns.tensor])
+        products: dict[int, Product] = {}
+        if in_place:
+            stays[read_in_place(columns)] = False
+            made = sums(columns)
+            stays[made.steps] = False
+            for step, tile, *factors in zip(made.last, made.tile, made.stationary, made.moving, strict=True):
+                plan = columns.plans[columns.numbers[step]]
+                products[step] = Product(multiplied(F32), [graph.whole(tile), *factors], (0,), (), plan)
+        own = _operands(columns, np.flatnonzero(stays))
+        stays[[*products]] = True
+        steps = np.flatnonzero(stays)
+        for step, number in zip(steps.tolist(), columns.numbers[steps].tolist(), strict=True):
+            plan = columns.plans[number]
+            graph.nodes.append(products.get(step) or Node(plan.body, own[step], plan.writes, plan.updates, plan))
+        kept = stays[columns.step] & ~columns.moved & (columns.writes | ~columns.inputs[columns.tensor])
         graph._note(columns, (np.cumsum(stays) - 1)[columns.step[kept]], columns.place[kept])
         return graph
 
@@ -95,12 +105,8 @@ class Graph:
         """Note uses: by which of the nodes, and at which place of its plan."""
         nodes, uses, places = self.nodes, self.uses, columns.places
         for number, which in zip(at.tolist(), place.tolist(), strict=True):
-            node, (_, operand, _, writes) = nodes[number], places[which]
+            node, (_, operand, writes) = nodes[number], places[which]
             uses[node.operands[operand][0]].append(_use((node, operand, writes)))
-
-    def replace(self, node: Node, other: Node) -> None:
-        """Put another node in one's place."""
-        self.nodes[node.at] = other
 
     def whole(self, number: int) -> Access:
         """All of an allocation."""
@@ -135,22 +141,15 @@ class Graph:
         return self.machine.program.allocations[number]
 
 
-def _operands(columns: Columns, kept: Ints, read: dict[int, Access]) -> list[list[Any]]:
-    """The operands of the kept steps, in their order: accesses and constants. Those at one place of a plan are made at once."""
-    found: list[list[Any]] = [[]] * len(columns.numbers)
+def _operands(columns: Columns, kept: Ints) -> dict[int, list[Any]]:
+    """The operands of the kept steps: accesses and constants. Those at one place of a plan are made at once."""
+    found: dict[int, list[Any]] = {}
     for plan, mine, first in columns.of_plans(kept):
-        given = [_column(columns, plan, place, first + 2 * place, read) for place in range(len(plan.slots))]
-        for step, operands in zip(mine.tolist(), zip(*given, strict=True), strict=bool(given)):
-            found[step] = [*operands]
-    return [found[step] for step in kept.tolist()]
-
-
-def _column(columns: Columns, plan: Plan, place: int, at: Ints, read: dict[int, Access]) -> list[Any]:
-    """What steps of a plan have at one place."""
-    if place in plan.orders:
-        return [None] * len(at)  # the order of the nodes is what a barrier is for
-    moved = [read.get(each) for each in at.tolist()] if read and place in plan.reads else []
-    if moved and None not in moved:
-        return moved
-    made = columns.operands(plan.slots[place], at)
-    return [to or own for to, own in zip(moved, made, strict=True)] if moved else made
+        given = [
+            # the order of the nodes is what a barrier is for
+            [None] * len(mine) if place in plan.orders else columns.operands(first + 2 * place)
+            for place in range(len(plan.slots))
+        ]
+        operands = map(list, zip(*given, strict=True)) if given else ([] for _ in mine)
+        found.update(zip(mine.tolist(), operands, strict=True))
+    return found
