@@ -118,7 +118,7 @@ class Columns:
         _, one_of, alike = np.unique(kinds, return_index=True, return_inverse=True)
         first = zip(self.walk[uses[one_of]].tolist(), self.tensor[uses[one_of]].tolist(), strict=True)
         all_of_it = np.array([self.walks[walk] == _whole(self.allocations[tensor]) for walk, tensor in first], np.bool_)
-        found: Bools = all_of_it[alike] & (self.offset[uses] == 0)
+        found: Bools = all_of_it[alike]
         return found
 
     def move(self, uses: Ints, tensors: Ints, offsets: Ints, walks: Ints) -> None:

@@ -84,8 +84,6 @@ class _Finder:
             columns.walks[walk].part(offset, whole, target)
             for walk, offset in zip(columns.walk[readers].tolist(), columns.offset[readers].tolist(), strict=True)
         ]
-        if columns.step[load] in columns.step[readers]:
-            return False
         moved = [(first + part[0], columns.number_of(part[1])) for part in parts if part is not None]
         if len(moved) < len(parts):
             return False

@@ -109,7 +109,7 @@ class _Rows:
             (offset[1:] == offset[:-1] + rows[:-1] * pitch[:-1]) & (tensor[1:] == tensor[:-1]) & (kind[1:] == kind[:-1])
         )
         goes_on[new] = True
-        self.follow = np.logical_and.reduceat(goes_on & columns.moved[uses] & columns.inputs[tensor] & (rows > 0), new)
+        self.follow = np.logical_and.reduceat(goes_on & columns.inputs[tensor] & (rows > 0), new)
         self._rows = np.add.reduceat(rows, new)
 
     def accesses(self, chosen: Bools) -> list[Access]:
