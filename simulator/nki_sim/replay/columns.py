@@ -67,7 +67,8 @@ class Columns:
         self.written = np.bincount(self.tensor[self.writes], minlength=len(self.allocations))
         layouts = _numbered([(t.region, t.core, t.shape, t.dtype.name, t.address) for t in self.allocations])
         self.layout = np.array(layouts, np.int64)
-        self._first_of = [self.allocations[i] for i in np.unique(self.layout, return_index=True)[1].tolist()]
+        first = dict(zip(reversed(layouts), reversed(self.allocations), strict=True))
+        self._first_of = [first[layout] for layout in range(len(first))]
         self._ways: dict[tuple[int, int], Way] = {}
 
     # -- tensors -------------------------------------------------------------------------------------------------------
