@@ -322,7 +322,7 @@ class Machine(Reporting):
         """Run instructions that waited; what they have to say is said at their lines."""
         try:
             for late in waiting:
-                self._late, late.instruction.step = late, late.step
+                self._late = late
                 late.plan.do(late.plan.body, late.values)
         finally:
             self._late = None
@@ -338,7 +338,7 @@ class Machine(Reporting):
 
     def _run(self, ins: Instruction, plan: Plan, values: tuple[Any, ...], step: int) -> None:
         plan.look(self, ins, plan.slots, values)
-        if self.pending is not None and not self.runs_now(ins, plan):
+        if self.pending is not None and not self.runs_now(plan, values):
             return
         try:
             plan.do(plan.body, values)
@@ -348,9 +348,9 @@ class Machine(Reporting):
             what = f"runtime index {oob.index} is outside its dimension of size {oob.size}"
             raise self.error(ins, OUT_OF_RANGE, Broken(what)) from None
 
-    def runs_now(self, ins: Instruction, plan: Plan) -> bool:
+    def runs_now(self, plan: Plan, values: tuple[Any, ...]) -> bool:
         """Whether an instruction is not kept waiting; then neither are those before it."""
-        if self.pending is not None and self.pending.take(ins, plan):
+        if self.pending is not None and self.pending.take(plan, values):
             return False
         self.catch_up()
         return True

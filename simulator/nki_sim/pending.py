@@ -28,7 +28,6 @@ MOST = 50_000
 class Waiting(NamedTuple):
     """One of them as it runs: what it is called with, and from where it was issued."""
 
-    instruction: Instruction
     plan: Plan
     values: tuple[Any, ...]
     step: int
@@ -42,18 +41,18 @@ class Pending:
         program: the record of the run.
 
     Attributes:
-        waiting: the instructions; what they will be called with, they have as operands.
+        waiting: what each will be called with.
         room: so many may wait before one more has to be asked about; who has nothing to report need not ask before.
     """
 
     def __init__(self, program: Program) -> None:
-        self.waiting: list[Instruction] = []
+        self.waiting: list[tuple[Any, ...]] = []
         self.room = SAMPLE
         self._program = program
         self._sites: dict[int, Sequence[Site]] = {}
         """From where those were issued that may have something to report, by step."""
 
-    def take(self, ins: Instruction, plan: Plan) -> bool:
+    def take(self, plan: Plan, values: tuple[Any, ...]) -> bool:
         """Let an instruction wait; False when it must run now, and so all before it."""
         waiting = self.waiting
         if not plan.waits or len(waiting) >= MOST:
@@ -64,17 +63,14 @@ class Pending:
             self.room = MOST
         if plan.speaks:
             self._sites[len(waiting)] = call_chain(4)
-        waiting.append(ins)
+        waiting.append(values)
         return True
 
     def drain(self) -> Iterator[Waiting]:
         """Those that wait, in order, each forgotten when it is given: tiles that no other one uses give their bytes back."""
         self.waiting.reverse()
         for step in range(len(self.waiting)):
-            ins = self.waiting.pop()
-            plan, values = self._program.plan_at(step), type(ins).get_operands(ins)
-            yield Waiting(ins, plan, values, step, self._sites.get(step, ()))
-            del ins, values
+            yield Waiting(self._program.plan_at(step), self.waiting.pop(), step, self._sites.get(step, ()))
 
     @property
     def elements(self) -> int:

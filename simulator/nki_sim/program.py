@@ -117,7 +117,7 @@ class Plan:
         self.look, self.do = unrolled.look(kinds, self.runtime, asked), unrolled.do(kinds)
         self.note = unrolled.note(kinds, SCALAR, ABSENT)
         if self.waits:
-            self.play = unrolled.play(kinds, asked, SCALAR, ABSENT)
+            self.play = unrolled.play(kinds, asked, self.speaks, SCALAR, ABSENT)
 
     def running(self, body: Callable[..., None]) -> Plan:
         """The same with another body."""

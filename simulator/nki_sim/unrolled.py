@@ -76,9 +76,11 @@ def note(kinds: tuple[str, ...], scalar: int, absent: int) -> Callable[..., Sequ
 
 
 @lru_cache(maxsize=4096)
-def play(kinds: tuple[str, ...], asked: tuple[Asked, ...], scalar: int, absent: int) -> Callable[..., None]:
+def play(kinds: tuple[str, ...], asked: tuple[Asked, ...], speaks: bool, scalar: int, absent: int) -> Callable[..., None]:
     """:func:`look`, then :func:`do` unless the machine keeps it waiting, then :func:`note` and the record of the step, at the
     line that issued it: all that a machine does with an instruction whose course is decided."""
+    now = ["if pending is None or machine.runs_now(plan, values):", f"    plan.body({_views(kinds)})"]
+    later = ["if pending is not None and len(pending.waiting) < pending.room:", "    pending.waiting.append(values)"]
     storages = [f"s{i} = v{i}.storage" for i, kind in enumerate(kinds) if kind is TENSOR]
     found: Callable[..., None] = _made(
         "machine, ins, number, plan, values, step",
@@ -87,12 +89,9 @@ def play(kinds: tuple[str, ...], asked: tuple[Asked, ...], scalar: int, absent: 
             *storages,
             *_asking(asked, "s{}", "plan.slots"),
             "pending = machine.pending",
-            "if pending is not None and len(pending.waiting) < pending.room and not plan.speaks:",
-            "    pending.waiting.append(ins)",
-            f"elif pending is None or machine.runs_now(ins, plan): plan.body({_views(kinds)})",
-            "constant = machine.program.constant",
+            *(now if speaks else [*later, f"el{now[0]}", now[1]]),
             *_last_uses(kinds, "s{}"),
-            *_recording("plan.depth", _flat(kinds, scalar, absent)),
+            *_recording("plan.depth", _flat(kinds, scalar, absent, "program.constant")),
         ],
     )
     return found
@@ -128,9 +127,9 @@ def _last_uses(kinds: Sequence[str], storage: str) -> list[str]:
     return [f"a{i} = {storage.format(i)}.allocation; a{i}.last = step" for i in tensors]
 
 
-def _flat(kinds: Sequence[str], scalar: int, absent: int) -> str:
+def _flat(kinds: Sequence[str], scalar: int, absent: int, constant: str = "constant") -> str:
     """What the record has of the operands."""
-    has = {TENSOR: "a{0}.id, v{0}.offset", NUMBER: f"{scalar}, constant(v{{0}})", NOTHING: f"{absent}, 0"}
+    has = {TENSOR: "a{0}.id, v{0}.offset", NUMBER: f"{scalar}, {constant}(v{{0}})", NOTHING: f"{absent}, 0"}
     return _tuple([has[kind].format(i) for i, kind in enumerate(kinds)])
 
 

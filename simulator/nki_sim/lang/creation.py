@@ -135,9 +135,8 @@ def ndarray(
     if row.kind == "packed" and machine.core.gen < 4:
         raise fail(X4_GEN4, f"dtype {row.name} on {_target()}", target=_target(), subject="nl.ndarray", operand="dtype")
     made = machine.allocate(own, row, buffer, name, address)
-    place = made.storage.allocation.address
-    if buffer is sbuf and place is not None and place[1] % machine.core.sbuf_min_align:
-        machine.found(_portability(SBUF_ALIGN, f"byte offset {place[1]}", "nl.ndarray"))
+    if address is not None and buffer is sbuf and address[1] % machine.core.sbuf_min_align:
+        machine.found(_portability(SBUF_ALIGN, f"byte offset {address[1]}", "nl.ndarray"))
     if name and not machine.memory.take_name(name):
         machine.found(_portability(NAME_UNIQUE, f"a second tensor named {name!r}", "nl.ndarray"))
     return made
