@@ -70,7 +70,7 @@ class Matmul(ComputeInstruction):
         group = dst.storage.accumulation if isinstance(dst, NkiTensor) else None
         adds = self.accumulate is None or self.accumulate
         if group is not None and opens and adds:
-            pending = self._decide(self._states(group))
+            pending = self._decide(group.of(dst) if dst.dynamic is None else self._states(group))
         super().__post_init__()
         if group is not None:
             where = chosen(dst, _GROUP) if dst.dynamic is not None and is_indirect(dst) else None
@@ -79,7 +79,7 @@ class Matmul(ComputeInstruction):
             context.machine().finding(self, pending, Broken(_FOUND[pending.id], "dst"))
 
     def _states(self, group: Accumulation) -> Array | State:
-        """What the elements of dst are: one state, or each its own."""
+        """What the elements of a dst are whose address is known at run time: one state, or each its own."""
         base = base_of(self.dst)
         states = group.of(base)
         if isinstance(states, State) or not is_indirect(self.dst) or self.dst.shape[1] > available(self.dst, _GROUP):
