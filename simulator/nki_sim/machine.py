@@ -33,6 +33,7 @@ from nki_sim.isa.dma_copy import dma_copy
 from nki_sim.isa.enums import dependency, oob_mode
 from nki_sim.isa.indirection import OUT_OF_RANGE as OUT_OF_FREE_DIMENSION
 from nki_sim.isa.indirection import base_of, chosen, group_of, index_of, is_indirect, reaching
+from nki_sim.isa.meeting import Meeting
 from nki_sim.isa.tensor_copy import tensor_copy
 from nki_sim.memory import FULL, NONE, Allocation, Memory, MemoryRegion
 from nki_sim.ops import Operator, UnknownOperatorError
@@ -102,7 +103,8 @@ _NOTHING = (ABSENT, 0)
 
 
 class Known:
-    """Plans whose checks passed without a word, for all machines of one kind: what is checked does not depend on the run."""
+    """Plans whose checks passed without a word, for all machines of one kind: of the run, only what instructions that several
+    cores do together are checked against depends on how many there are."""
 
     MOST = 4096
     _all: ClassVar[dict[Any, Known]] = {}
@@ -387,7 +389,8 @@ class Machine(Reporting):
         """The plan for an instruction: checked here, or by an earlier run on such a core; its body is this machine's own."""
         params = _hashable(type(ins).get_params(ins))
         seen = [v.signature if isinstance(v, NkiTensor) else type(v) for v in values]
-        key = (type(ins), params, _types(params), *seen)
+        around = (self.programs, self.ranks, self.ranks_per_node) if isinstance(ins, Meeting) else ()
+        key = (type(ins), params, _types(params), around, *seen)
         plan = self._known.get(key) if self.owns(ins, values) else None
         shared = plan is not None
         if plan is None:

@@ -250,6 +250,66 @@ def test_an_interrupt_ends_both_cores():
     assert threading.active_count() == threads
 
 
+@pytest.mark.parametrize("mine", [0, 1])
+def test_an_interrupt_ends_both_cores_after_they_have_met(mine):
+    """The one that does not end runs in the thread that called, or in one of its own while the other one waits."""
+
+    def endless(x):
+        barrier()
+        while nl.program_id(0) == mine:
+            pass
+        barrier()
+        return x
+
+    def ring(number, frame):
+        raise TimeoutError("enough")
+
+    before, threads = signal.signal(signal.SIGALRM, ring), threading.active_count()
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(TimeoutError, match="enough"):
+            on_two(endless, X)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert threading.active_count() == threads
+    assert on_two(doubled, X).result.shape == X.shape
+
+
+@pytest.mark.parametrize("meets", [False, True])
+def test_cores_have_threads_of_their_own_only_where_they_wait(meets):
+    ran = {}
+
+    def kernel(x):
+        ran[nl.program_id(0)] = threading.get_ident()
+        if meets:
+            barrier()
+        return x
+
+    on_two(kernel, X)
+    assert ran[0] == threading.get_ident()
+    assert (ran[1] == threading.get_ident()) == (not meets)
+
+
+@pytest.mark.parametrize("mine", [0, 1])
+def test_an_error_after_they_have_met_is_the_kernels(mine):
+    threads, ended = threading.active_count(), []
+
+    def raising(x):
+        barrier()
+        if nl.program_id(0) == mine:
+            raise KeyError("mine")
+        try:
+            barrier()
+        finally:
+            ended.append(nl.program_id(0))
+        return x
+
+    with pytest.raises(KeyError, match="mine"):
+        on_two(raising, X)
+    assert ended == ([0] if mine else [])
+    assert threading.active_count() == threads
+
+
 # --- time --------------------------------------------------------------------------------------------------------------
 
 
@@ -770,6 +830,20 @@ GPSIMD = {"dma_engine": nisa.dma_engine.gpsimd_dma}
 @TARGETS
 def test_one_core_has_none_to_meet(call, rule, target):
     assert rule_of(call, 1, target) == rule
+
+
+@TARGETS
+@pytest.mark.parametrize(("call", "rule"), [
+    (lambda me: barrier(), "core_barrier.lnc2"),
+    (lambda me: swap(send_to_rank=1 - me, recv_from_rank=1 - me), "sendrecv.lnc2"),
+])  # fmt: skip
+def test_one_core_has_none_to_meet_after_two_have_met(call, rule, target):
+    def calling(x):
+        call(nl.program_id(0))
+        return x
+
+    nki_sim.run(nki.jit(calling)[2], X, target=target)
+    assert rule_of(lambda x: call(0), 1, target) == rule
 
 
 @pytest.mark.parametrize(("call", "rule"), [

@@ -1,7 +1,10 @@
-"""Several cores in one process: a thread each, of which one runs at a time.
+"""Several cores in one process, of which one runs at a time.
 
-A thread runs until it ends or hands over the baton, which it does where it must wait for others. Who is next does not depend
+A core runs until it ends or hands over the baton, which it does where it must wait for others. Who is next does not depend
 on time: the ready one with the lowest number, or whom :func:`interleaved` lets choose. So a run is the same every time.
+
+Cores run in the thread that called, one after the other, as long as none of them has to wait; while one of them waits there,
+those that begin meanwhile have a thread each.
 """
 
 from __future__ import annotations
@@ -62,7 +65,9 @@ class Crew:
         self._back = threading.Semaphore(0)
         self._first: deque[int] = deque()
         """Who goes on before anybody else."""
-        self._over = False
+        self._here: _Member | None = None
+        """Who runs, or waits, in the thread that called."""
+        self._failure: BaseException | None = None
 
     def run(self) -> list[Any]:
         """Run all of them to their ends; their results.
@@ -71,20 +76,35 @@ class Crew:
             Stuck: some wait, and nobody is left to come.
             BaseException: whatever one of them raised first.
         """
-        for member in self._members:
-            member.start(self._back, lambda: self._over)
         try:
-            while not all(member.ended for member in self._members):
-                member = self._members[self._next()]
-                member.go_on()
-                self._wait_for(member)
-                if member.error is not None:
-                    raise member.error
-            return [member.result for member in self._members]
+            while self._failure is None and not all(member.ended for member in self._members):
+                self._go_on_to_next()
         finally:
-            self._over = True
             for member in self._members:
                 member.end()
+        if self._failure is not None:
+            raise self._failure
+        return [member.result for member in self._members]
+
+    def _go_on_to_next(self) -> None:
+        """Let one go on until it hands over or ends; in the thread that called, unless somebody waits there."""
+        try:
+            member = self._members[self._next()]
+        except Stuck as stuck:
+            self._failure = stuck
+            return
+        if member is self._here:
+            member.goes_on = True
+            return
+        if self._here is None and not member.began:
+            self._here = member
+            member.run()
+            self._here = None
+        else:
+            member.go_on(self._back)
+            self._wait_for(member)
+        if member.error is not None and self._failure is None:
+            self._failure = member.error
 
     def _next(self) -> int:
         if self._first:
@@ -117,48 +137,69 @@ class Crew:
         """Let others go on; come back in turn, or if ``blocked`` when :meth:`in_turn` says so."""
         member = self._members[number]
         member.blocked = blocked
-        self._back.release()
-        member.wait()
+        if member is not self._here:
+            self._back.release()
+            member.wait()
+            return
+        member.goes_on = False
+        while not member.goes_on:
+            self._go_on_to_next()
+            if self._failure is not None:
+                raise Cancelled
 
 
 class _Member:
-    """One thread: its turn, and how it ended."""
+    """One of them: its turn, and how it ended.
+
+    Attributes:
+        began, ended, blocked: whether it was ever let go on, is done, and waits for who says that it may go on.
+        goes_on: of the one in the thread that called, whether it is its turn again.
+    """
 
     def __init__(self, number: int, work: Callable[[], Any]):
         self.number = number
-        self.ended = self.blocked = False
+        self.began = self.ended = self.blocked = self.goes_on = False
         self.result: Any = None
         self.error: BaseException | None = None
-        self._work = work
+        self._work, self._context = work, copy_context()
         self._turn = threading.Semaphore(0)
         self._thread: threading.Thread | None = None
-        self._is_over: Callable[[], bool] = lambda: False
+        self._is_over = False
 
-    def start(self, back: threading.Semaphore, is_over: Callable[[], bool]) -> None:
-        self._is_over = is_over
-        context = copy_context()
-        self._thread = threading.Thread(target=context.run, args=(self._main, back), name=f"core {self.number}", daemon=True)
-        self._thread.start()
-
-    def _main(self, back: threading.Semaphore) -> None:
+    def run(self) -> None:
+        """Do its work, in this thread."""
+        self.began = True
         try:
-            self.wait()
-            with np.errstate(all="ignore"):
-                self.result = self._work()
+            self.result = self._context.run(self._quietly)
         except Cancelled:
             pass  # somebody else's error ends the run
-        except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits for all
+        except BaseException as error:  # noqa: BLE001 - raised again by who waits for all
             self.error = error
         finally:
             self.ended = True
-            back.release()
 
-    def go_on(self) -> None:
-        self._turn.release()
+    def _quietly(self) -> Any:
+        with np.errstate(all="ignore"):
+            return self._work()
+
+    def go_on(self, back: threading.Semaphore) -> None:
+        """Let it go on in a thread of its own, until it releases ``back``."""
+        if self._thread is None:
+            self.began = True
+            self._thread = threading.Thread(target=self._in_thread, args=(back,), name=f"core {self.number}", daemon=True)
+            self._thread.start()
+        else:
+            self._turn.release()
+
+    def _in_thread(self, back: threading.Semaphore) -> None:
+        try:
+            self.run()
+        finally:
+            back.release()
 
     def wait(self) -> None:
         self._turn.acquire()
-        if self._is_over():
+        if self._is_over:
             raise Cancelled
 
     def interrupt(self) -> None:
@@ -167,7 +208,8 @@ class _Member:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread.ident), ctypes.py_object(Cancelled))
 
     def end(self) -> None:
-        """Let the thread end, and wait for it."""
+        """Let its thread end, and wait for it."""
+        self._is_over = True
         if self._thread is not None:
             self._turn.release()
             self._thread.join()
