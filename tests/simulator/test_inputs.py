@@ -75,6 +75,14 @@ def test_a_large_input_is_not_copied_before_somebody_looks():
     assert not np.shares_memory(begun_with(run), LARGE)
 
 
+@pytest.mark.parametrize("places", [(7, 15), (775, 2567), (0, 4095), (5, 4096 + 5)])
+def test_a_digest_tells_where_a_byte_is(places):
+    """Also the highest byte of a word, of which little is left in a sum of words times numbers."""
+    one, other = np.zeros(8192, np.int8), np.zeros(8192, np.int8)
+    one[places[0]], other[places[1]] = 40, 40
+    assert digest(one) != digest(other)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int8, np.bool_])
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_digest_tells_changes(dtype, seed):
