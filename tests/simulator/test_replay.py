@@ -395,6 +395,63 @@ def test_results_belong_to_the_caller():
     assert second[0, 0] == 3 and not np.shares_memory(first, second)
 
 
+def large_calls():
+    """Results that are large enough to be lent, all alike."""
+    scratch.forget()
+    kernel, x = nki.jit(scaled), np.ones((128, 4096), np.float32)
+    kernel(x)
+    return lambda: kernel(x)
+
+
+def address(array):
+    return array.__array_interface__["data"][0]
+
+
+def test_memory_of_a_result_that_is_gone_is_the_next_ones():
+    call = large_calls()
+    first = call()
+    place = address(first)
+    second = call()
+    assert address(second) != place
+    del first
+    third = call()
+    assert address(third) == place
+    np.testing.assert_array_equal(third, second)
+    assert third.flags.writeable
+
+
+@pytest.mark.parametrize(
+    "view", [lambda a: a[5:, ::2], lambda a: a.view(np.int32).reshape(-1)[7:], memoryview, lambda a: a.T[3]]
+)
+def test_memory_of_a_result_is_its_views_too(view):
+    call = large_calls()
+    seen = view(call())
+    before = np.array(seen)
+    others = [call() for _ in range(3)]
+    for other in others:
+        assert not np.shares_memory(other, np.asarray(seen))
+        other[...] = 0
+    np.testing.assert_array_equal(np.array(seen), before)
+
+
+def test_memory_of_results_is_kept_within_bounds(monkeypatch):
+    call = large_calls()
+    monkeypatch.setattr(scratch, "MOST", 5 << 20)
+    results = [call() for _ in range(6)]
+    del results
+    assert 0 < scratch.kept() <= 5 << 20
+    scratch.forget()
+    assert scratch.kept() == 0
+
+
+def test_a_result_may_go_while_another_call_looks_for_memory():
+    """The collector of garbage ends arrays at any time, in any thread."""
+    result = large_calls()()
+    with scratch._lock:
+        del result
+    assert scratch.kept() > 0
+
+
 def test_arrays_of_a_call_are_not_kept_alive():
     assert_lets_go_of_arrays(nki.jit(scaled), X)
 

@@ -138,7 +138,7 @@ class Bound:
 
     def _fresh(self, number: int) -> Array:
         tensor = self._machine.program.allocations[number]
-        made = np.empty(tensor.row_bytes, np.uint8)
+        made = scratch.lend(tensor.row_bytes)
         self._bind(number, made)
         return made
 
