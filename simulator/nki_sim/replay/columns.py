@@ -1,8 +1,8 @@
-"""A recorded program as columns: the uses of tensors, in program order, and the operands that all steps of a plan have."""
+"""A recorded program as columns: the uses of tensors, in program order, and what steps have as operands."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -69,7 +69,7 @@ class Columns:
         self.layout = np.array(layouts, np.int64)
         first = dict(zip(reversed(layouts), reversed(self.allocations), strict=True))
         self._first_of = [first[layout] for layout in range(len(first))]
-        self._ways: dict[tuple[int, int], Way] = {}
+        self._ways: dict[int, Way] = {}
 
     # -- tensors -------------------------------------------------------------------------------------------------------
 
@@ -128,48 +128,38 @@ class Columns:
 
     # -- operands ------------------------------------------------------------------------------------------------------
 
-    def of_plans(self, kept: Ints) -> Iterator[tuple[Plan, Ints, Ints]]:
-        """Those of the ``kept`` steps that have the same plan, and where in ``flat`` their operands begin, plan by plan."""
-        numbers = self.numbers[kept]
-        by_plan = kept[np.argsort(numbers, kind="stable")]
-        ends = np.cumsum(np.bincount(numbers, minlength=len(self.plans))).tolist()
-        for plan, begin, end in zip(self.plans, [0, *ends], ends, strict=False):
-            if begin < end:
-                mine = by_plan[begin:end]
-                yield plan, mine, self._first[mine]
-
-    def operands(self, at: Ints) -> list[Any]:
-        """What steps have at places of ``flat``, all of one place of a plan: accesses, constants or nothing."""
-        uses = self.use[at // 2]
-        if uses[0] >= 0:
-            return self.accesses(self.tensor[uses], self.offset[uses], self.walk[uses])
-        constants = self.machine.program.constants
-        given = zip(self.flat[at].tolist(), self.flat[at + 1].tolist(), strict=True)
-        return [constants[i] if kind == SCALAR else None for kind, i in given]
+    def operands(self, kept: Bools) -> list[list[Any]]:
+        """Of each of the kept steps the operands: accesses, constants, or nothing."""
+        found: list[Any] = [None] * len(self.use)
+        uses = np.flatnonzero(kept[self.step])
+        made = self.accesses(self.tensor[uses], self.offset[uses], self.walk[uses])
+        for at, access in zip((self.at[uses] // 2).tolist(), made, strict=True):
+            found[at] = access
+        scalars, constants = np.flatnonzero(self.flat[::2] == SCALAR), self.machine.program.constants
+        for at, which in zip(scalars.tolist(), self.flat[2 * scalars + 1].tolist(), strict=True):
+            found[at] = constants[which]
+        begins, ends = self._first[:-1][kept] // 2, self._first[1:][kept] // 2
+        return [found[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
 
     def accesses(self, tensors: Ints, offsets: Ints, walks: Ints) -> list[Access]:
-        """Accesses to tensors, by walks, from elements on."""
-        kinds = [*zip(walks.tolist(), self.layout[tensors].tolist(), strict=True)]
-        if not kinds:
-            return []
+        """Accesses to tensors, by walks, from elements on; those that are alike are made at once."""
         numbers, firsts = tensors.tolist(), offsets.tolist()
-        if kinds.count(kinds[0]) == len(kinds):
-            return self._way(kinds[0], numbers[0])(numbers, firsts)
-        alike: dict[tuple[int, int], list[int]] = {}
-        for i, kind in enumerate(kinds):
+        alike: dict[int, list[int]] = {}
+        for i, kind in enumerate((walks * len(self._first_of) + self.layout[tensors]).tolist()):
             alike.setdefault(kind, []).append(i)
-        found: list[Any] = [None] * len(kinds)
+        found: list[Any] = [None] * len(numbers)
         for kind, places in alike.items():
             way = self._way(kind, numbers[places[0]])
             for i, made in zip(places, way([numbers[i] for i in places], [firsts[i] for i in places]), strict=True):
                 found[i] = made
         return found
 
-    def _way(self, kind: tuple[int, int], number: int) -> Way:
+    def _way(self, kind: int, number: int) -> Way:
         """Operands of one walk, in tensors that lie in memory alike, are made in one way."""
         made = self._ways.get(kind)
         if made is None:
-            made = self._ways[kind] = way_of(self.machine, self.allocations[number], self.walks[kind[0]])
+            walk = self.walks[kind // len(self._first_of)]
+            made = self._ways[kind] = way_of(self.machine, self.allocations[number], walk)
         return made
 
 

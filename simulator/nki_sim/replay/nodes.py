@@ -91,12 +91,13 @@ class Graph:
             for step, tile, *factors in zip(made.last, made.tile, made.stationary, made.moving, strict=True):
                 plan = columns.plans[columns.numbers[step]]
                 products[step] = Product(multiplied(F32), [graph.whole(tile), *factors], (0,), (), plan)
-        own = _operands(columns, np.flatnonzero(stays))
+        own = stays.copy()
         stays[[*products]] = True
+        operands = iter(columns.operands(own))
         steps = np.flatnonzero(stays)
         for step, number in zip(steps.tolist(), columns.numbers[steps].tolist(), strict=True):
             plan = columns.plans[number]
-            graph.nodes.append(products.get(step) or Node(plan.body, own[step], plan.writes, plan.updates, plan))
+            graph.nodes.append(products.get(step) or Node(plan.body, next(operands), plan.writes, plan.updates, plan))
         kept = stays[columns.step] & ~columns.moved & (columns.writes | ~columns.inputs[columns.tensor])
         graph._note(columns, (np.cumsum(stays) - 1)[columns.step[kept]], columns.place[kept])
         return graph
@@ -139,17 +140,3 @@ class Graph:
 
     def allocation(self, number: int) -> Allocation:
         return self.machine.program.allocations[number]
-
-
-def _operands(columns: Columns, kept: Ints) -> dict[int, list[Any]]:
-    """The operands of the kept steps: accesses and constants. Those at one place of a plan are made at once."""
-    found: dict[int, list[Any]] = {}
-    for plan, mine, first in columns.of_plans(kept):
-        given = [
-            # the order of the nodes is what a barrier is for
-            [None] * len(mine) if place in plan.orders else columns.operands(first + 2 * place)
-            for place in range(len(plan.slots))
-        ]
-        operands = map(list, zip(*given, strict=True)) if given else ([] for _ in mine)
-        found.update(zip(mine.tolist(), operands, strict=True))
-    return found
