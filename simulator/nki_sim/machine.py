@@ -388,7 +388,7 @@ class Machine(Reporting):
     def _specialise(self, ins: Instruction, values: tuple[Any, ...]) -> tuple[int, Plan]:
         """The plan for an instruction: checked here, or by an earlier run on such a core; its body is this machine's own."""
         params = _hashable(type(ins).get_params(ins))
-        seen = [v.signature if isinstance(v, NkiTensor) else type(v) for v in values]
+        seen = [v.memory.signed[v.sig] if isinstance(v, NkiTensor) else type(v) for v in values]
         around = (self.programs, self.ranks, self.ranks_per_node) if isinstance(ins, Meeting) else ()
         key = (type(ins), params, _types(params), around, *seen)
         plan = self._known.get(key) if self.owns(ins, values) else None
@@ -646,7 +646,7 @@ def _is_plain(value: Any) -> bool:
 def _types(value: Any) -> Any:
     """What tells 1 from 1.0 and True, and 0.0 from -0.0, which are equal."""
     if isinstance(value, tuple):
-        return tuple(map(_types, value))
+        return tuple([_types(v) if isinstance(v, (tuple, float, np.floating)) else type(v) for v in value])
     return (type(value), math.copysign(1.0, value)) if isinstance(value, (float, np.floating)) else type(value)
 
 
@@ -708,13 +708,13 @@ class _Unhashable:
 
 
 def _hashable(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return tuple(_hashable(v) for v in value)
-    if isinstance(value, dict):
-        return tuple(sorted((k, _hashable(v)) for k, v in value.items()))
     try:
         hash(value)
     except TypeError:
+        if isinstance(value, (list, tuple)):
+            return tuple(_hashable(v) for v in value)
+        if isinstance(value, dict):
+            return tuple(sorted((k, _hashable(v)) for k, v in value.items()))
         return _Unhashable(id(value))
     return value
 

@@ -428,8 +428,9 @@ class Memory:
         self.waiting: Callable[[], None] | None = None
         """To be called before values are looked at: it runs the instructions that have not run yet."""
         self.signatures: dict[Any, int] = {}
-        """Numbers of what shapes, dtypes, spaces and alignments views have had; ``whole``: of whole tensors of one form, which
-        may be another core's."""
+        """Numbers, from 1, of what shapes, dtypes, spaces and alignments views have had, in order; ``signed``: of each number
+        what it was; ``whole``: of whole tensors of one form, which may be another core's."""
+        self.signed: list[Any] = [None]
         self.whole: dict[Form, int] = {}
         self.hollow = False
         """Whether nothing is computed: the bytes mean nothing, and nobody fills or copies them."""

@@ -456,8 +456,10 @@ class NkiTensor:
     def sig(self) -> int:
         """The number of its signature in this run, from 1."""
         if not self._sig:
-            numbers = self.memory.signatures
-            self._sig = numbers.setdefault(self.signature, len(numbers) + 1)
+            memory, signature = self.memory, self.signature
+            self._sig = number = memory.signatures.setdefault(signature, len(memory.signed))
+            if number == len(memory.signed):
+                memory.signed.append(signature)
         return self._sig
 
     @property
