@@ -12,6 +12,8 @@ import kernels_on_two
 import nki
 import nki_sim
 from nki_sim import NkiError, NkiWarning
+from nki_sim.replay import Bound
+from nki_sim.replay.nodes import Graph
 
 
 def copied(value):
@@ -38,6 +40,17 @@ def made(work):
         except NkiError:
             return None
     return run if run.machine.static and run.precise and not run.findings else None
+
+
+def assert_fused_is_unfused(run, *given):
+    """The record of a run gives the same bits fused and instruction by instruction, results and inputs that it writes."""
+    graph = Graph.of(run.machine)
+    inputs = [a.id for a in run.program.allocations if a.role == "input"]
+    outputs = [graph.whole(a.id) for a in run.program.allocations if a.role == "output"]
+    bounds = [Bound(run.machine, inputs, outputs, unfused=each) for each in (False, True)]
+    (results, written), (wanted, also) = (bound([each.copy() for each in given]) for bound in bounds)
+    assert [r.tobytes() for r in results] == [w.tobytes() for w in wanted]
+    assert [r.tobytes() for r in written.values()] == [w.tobytes() for w in also.values()]
 
 
 def assert_lets_go_of_arrays(kernel, array):

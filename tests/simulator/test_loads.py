@@ -6,8 +6,8 @@ import nki.language as nl
 import nki_sim
 import numpy as np
 import pytest
-from nki_sim.replay import Bound
 from nki_sim.replay.nodes import Graph
+from recordings import assert_fused_is_unfused
 
 X = np.random.default_rng(7).standard_normal((128, 512)).astype(np.float32)
 
@@ -130,16 +130,9 @@ def test_only_loads_that_need_not_be_made_are_left_out(kernel):
 
 @pytest.mark.parametrize("kernel", LEFT_OUT, ids=lambda kernel: kernel.__name__)
 def test_the_results_are_those_of_every_load_made(kernel):
-    first, other = X.copy(), (X[::-1] * 3).copy()
-    run = nki_sim.run(kernel, first)
-    graph = Graph.of(run.machine)
-    inputs = [a.id for a in run.program.allocations if a.role == "input"]
-    outputs = [graph.whole(a.id) for a in run.program.allocations if a.role == "output"]
-    fused, unfused = (Bound(run.machine, inputs, outputs, unfused=each) for each in (False, True))
-    for values in (X, other):
-        (results, written), (wanted, also) = fused([values.copy()]), unfused([values.copy()])
-        assert [r.tobytes() for r in results] == [w.tobytes() for w in wanted]
-        assert [r.tobytes() for r in written.values()] == [w.tobytes() for w in also.values()]
+    run = nki_sim.run(kernel, X.copy())
+    for values in (X, (X[::-1] * 3).copy()):
+        assert_fused_is_unfused(run, values)
 
 
 def test_a_kernel_without_instructions_can_be_called_again():

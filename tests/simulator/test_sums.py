@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
-from nki_sim.replay import Bound
 from nki_sim.replay.nodes import Graph, Product
 from properties import tried
+from recordings import assert_fused_is_unfused
 
 RANDOM = np.random.default_rng(11)
 X = RANDOM.integers(-3, 4, (512, 128)).astype(np.float32)
@@ -217,20 +217,6 @@ PRODUCTS = {
 """How many there are of each kernel; the second sum of ``two_at_once`` begins with other rows than those that follow."""
 
 
-def bounds(run):
-    """The record of a run, fused, and each instruction by itself."""
-    graph = Graph.of(run.machine)
-    inputs = [a.id for a in run.program.allocations if a.role == "input"]
-    outputs = [graph.whole(a.id) for a in run.program.allocations if a.role == "output"]
-    return [Bound(run.machine, inputs, outputs, unfused=each) for each in (False, True)]
-
-
-def same(run, *given):
-    """Whether both give the same bits."""
-    (results, written), (wanted, also) = (bound([each.copy() for each in given]) for bound in bounds(run))
-    return [r.tobytes() for r in (*results, *written.values())] == [w.tobytes() for w in (*wanted, *also.values())]
-
-
 @pytest.mark.parametrize("kernel", PRODUCTS, ids=lambda kernel: kernel.__name__)
 def test_only_sums_of_neighbouring_rows_are_products(kernel):
     given = (X, Y, Z, W)[: kernel.__code__.co_argcount]
@@ -238,8 +224,8 @@ def test_only_sums_of_neighbouring_rows_are_products(kernel):
     nodes = Graph.of(run.machine).nodes
     assert sum(isinstance(node, Product) for node in nodes) == PRODUCTS[kernel]
     assert not any(isinstance(node, Product) for node in Graph.of(run.machine, in_place=False).nodes)
-    assert same(run, *given)
-    assert same(run, *[(each[::-1] * 2 - 1).astype(each.dtype) for each in given])
+    assert_fused_is_unfused(run, *given)
+    assert_fused_is_unfused(run, *[(each[::-1] * 2 - 1).astype(each.dtype) for each in given])
 
 
 @nki.jit
@@ -267,4 +253,4 @@ STEP = some.tuples(
 @tried(40)
 @given(some.lists(STEP, max_size=8))
 def test_random_sums_are_what_each_instruction_by_itself_gives(plan):
-    assert same(nki_sim.run(random_sums, X, Y, tuple(plan)), X, Y)
+    assert_fused_is_unfused(nki_sim.run(random_sums, X, Y, tuple(plan)), X, Y)

@@ -86,16 +86,16 @@ class Crew:
             raise self._failure
         return [member.result for member in self._members]
 
-    def _go_on_to_next(self) -> None:
-        """Let one go on until it hands over or ends; in the thread that called, unless somebody waits there."""
+    def _go_on_to_next(self) -> _Member | None:
+        """Let one go on until it hands over or ends; in the thread that called, unless somebody waits there. If it is the turn
+        of who waits there, nothing is to be done but to return. Who it was; nobody if none can go on."""
         try:
             member = self._members[self._next()]
         except Stuck as stuck:
             self._failure = stuck
-            return
+            return None
         if member is self._here:
-            member.goes_on = True
-            return
+            return member
         if self._here is None and not member.began:
             self._here = member
             member.run()
@@ -105,6 +105,7 @@ class Crew:
             self._wait_for(member)
         if member.error is not None and self._failure is None:
             self._failure = member.error
+        return member
 
     def _next(self) -> int:
         if self._first:
@@ -141,9 +142,7 @@ class Crew:
             self._back.release()
             member.wait()
             return
-        member.goes_on = False
-        while not member.goes_on:
-            self._go_on_to_next()
+        while self._go_on_to_next() is not member:
             if self._failure is not None:
                 raise Cancelled
 
@@ -153,12 +152,11 @@ class _Member:
 
     Attributes:
         began, ended, blocked: whether it was ever let go on, is done, and waits for who says that it may go on.
-        goes_on: of the one in the thread that called, whether it is its turn again.
     """
 
     def __init__(self, number: int, work: Callable[[], Any]):
         self.number = number
-        self.began = self.ended = self.blocked = self.goes_on = False
+        self.began = self.ended = self.blocked = False
         self.result: Any = None
         self.error: BaseException | None = None
         self._work, self._context = work, copy_context()

@@ -115,11 +115,9 @@ class Columns:
 
     def is_whole(self, uses: Ints) -> Bools:
         """Of each of some uses, whether it is all of its tensor, in its order."""
-        kinds = self.walk[uses] * len(self.allocations) + self.layout[self.tensor[uses]]
-        _, one_of, alike = np.unique(kinds, return_index=True, return_inverse=True)
-        first = zip(self.walk[uses[one_of]].tolist(), self.tensor[uses[one_of]].tolist(), strict=True)
-        all_of_it = np.array([self.walks[walk] == _whole(self.allocations[tensor]) for walk, tensor in first], np.bool_)
-        found: Bools = all_of_it[alike]
+        kinds, alike = np.unique(self._kinds(self.tensor[uses], self.walk[uses]), return_inverse=True)
+        whole: Bools = np.array([walk == _whole(tensor) for walk, tensor in map(self._of_kind, kinds.tolist())], np.bool_)
+        found: Bools = whole[alike]
         return found
 
     def move(self, uses: Ints, tensors: Ints, offsets: Ints, walks: Ints) -> None:
@@ -145,21 +143,30 @@ class Columns:
         """Accesses to tensors, by walks, from elements on; those that are alike are made at once."""
         numbers, firsts = tensors.tolist(), offsets.tolist()
         alike: dict[int, list[int]] = {}
-        for i, kind in enumerate((walks * len(self._first_of) + self.layout[tensors]).tolist()):
+        for i, kind in enumerate(self._kinds(tensors, walks).tolist()):
             alike.setdefault(kind, []).append(i)
         found: list[Any] = [None] * len(numbers)
         for kind, places in alike.items():
-            way = self._way(kind, numbers[places[0]])
+            way = self._way(kind)
             for i, made in zip(places, way([numbers[i] for i in places], [firsts[i] for i in places]), strict=True):
                 found[i] = made
         return found
 
-    def _way(self, kind: int, number: int) -> Way:
-        """Operands of one walk, in tensors that lie in memory alike, are made in one way."""
+    def _kinds(self, tensors: Ints, walks: Ints) -> Ints:
+        """A number for each tensor and walk, the same for one walk in tensors that lie in memory alike."""
+        return walks * len(self._first_of) + self.layout[tensors]
+
+    def _of_kind(self, kind: int) -> tuple[Walk, Allocation]:
+        """The walk of such a number, and one of the tensors."""
+        walk, layout = divmod(kind, len(self._first_of))
+        return self.walks[walk], self._first_of[layout]
+
+    def _way(self, kind: int) -> Way:
+        """Operands of one kind are made in one way."""
         made = self._ways.get(kind)
         if made is None:
-            walk = self.walks[kind // len(self._first_of)]
-            made = self._ways[kind] = way_of(self.machine, self.allocations[number], walk)
+            walk, tensor = self._of_kind(kind)
+            made = self._ways[kind] = way_of(self.machine, tensor, walk)
         return made
 
 

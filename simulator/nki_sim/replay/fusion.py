@@ -1,8 +1,9 @@
 """What a recorded program need not do to have the same effect: copies that only move data, and products in pieces.
 
 A tile that is loaded once and only read is read where it came from (:mod:`nki_sim.replay.loads`). A tile that is made once
-and only stored is made where it goes. Matmuls that add up in PSUM over consecutive rows of the same inputs are one product,
-and products of neighbouring tiles are one larger product; that changes the order of sums, nothing else does.
+and only stored is made where it goes. Matmuls that add up in PSUM over consecutive rows of the same inputs are one product
+(:mod:`nki_sim.replay.sums`), and products of neighbouring tiles are one larger product; that changes the order of sums, nothing
+else does.
 """
 
 from __future__ import annotations
